@@ -435,6 +435,56 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     assert_eq!((output.status.code(), err.as_str()), (Some(0), ""));
 }
 
+#[test]
+fn who_follows_a_directory_is_told_when_another_one_is_in_its_place() {
+    let world = World::new();
+    stopped(&world);
+    let mut child = carebook();
+    let mut child = child
+        .args(["inspect", "records", "--follow", "--json", "--data"])
+        .arg(world.data())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It has opened what it prints.
+    let mut first = String::new();
+    let mut heard = BufReader::new(child.stdout.take().unwrap());
+    heard.read_line(&mut first).unwrap();
+    std::fs::rename(world.data(), world.path("before")).unwrap();
+    std::fs::create_dir(world.data()).unwrap();
+    let reading = std::thread::spawn(move || heard.lines().count());
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("another directory is there now"), "{err}");
+    reading.join().unwrap();
+}
+
+#[test]
+fn what_names_nothing_that_there_could_be_is_refused_with_the_reason() {
+    let world = World::new();
+    stopped(&world);
+    for (arguments, why) in [
+        (
+            &["records", "--from", "10", "--to", "5"][..],
+            "--to 5 is before --from 10",
+        ),
+        (
+            &["resource", "payout-receipt-state", "a"],
+            "payout-receipt-state has 3 parts, each an argument, and not 1",
+        ),
+        (
+            &["resource", "settlement-statement", "a", "b", "--backwards"],
+            "settlement-statement has 1 part, and not 2",
+        ),
+    ] {
+        let (code, out, err) = inspect(&world, arguments);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}: {err}");
+        assert!(err.contains(why), "{arguments:?}: {err}");
+    }
+}
+
 /// Acknowledges a statement at its first revision.
 fn acknowledge(world: &World, client: &mut Client, statement: &Value, key: &str) -> Answer {
     let body = json!({

@@ -494,6 +494,38 @@ fn what_does_not_go_together_says_where_in_the_file_it_stands() {
         "data = \"x\"\nissuer = \"https://a.example\"\ntls-cert = \"x\"\n",
     );
     assert!(err.contains("--tls-key <FILE>"), "{err}");
+    // What is missing is on no line, what requires it is.
+    assert!(
+        err.contains("FILE, line 3: --tls-cert is set here, and requires --tls-key <FILE>"),
+        "{err}"
+    );
+    assert!(
+        !err.contains("line 1:") && !err.contains("line 2:"),
+        "{err}"
+    );
+    let err = refused(
+        &world,
+        "journal-replicas = 3\ndata = \"x\"\nissuer = \"https://a.example\"\n",
+    );
+    assert!(
+        err.contains("FILE, line 1: --journal-replicas is set here, and requires --journal <URL>"),
+        "{err}"
+    );
+    assert!(!err.contains("--jwks is not needed"), "{err}");
+}
+
+#[test]
+fn where_no_keys_are_named_it_is_told_that_an_issuer_can_have_them() {
+    let world = World::new();
+    let err = refused(&world, "data = \"x\"\n");
+    assert!(err.contains("--jwks <FILE|URL>"), "{err}");
+    assert!(
+        err.contains(
+            "--jwks is not needed where --issuer is the https URL of an identity provider"
+        ),
+        "{err}"
+    );
+    assert!(!err.contains("line 1:"), "{err}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::copy_mark::{WHEN_A_COPY, stream_of};
+use super::printable::as_argument;
 use super::tell::tell;
 use crate::base::codec::DecodeError;
 use crate::journal::replay_error::ReplayError;
@@ -105,6 +106,18 @@ impl Failure {
     pub fn of_recover(self) -> Self {
         match self {
             Self::Damaged(sentence) => Self::DamageTold(sentence),
+            other => other,
+        }
+    }
+
+    /// The same with what to run next for the log in this directory.
+    #[must_use]
+    pub fn of_directory(self, data: &Path) -> Self {
+        match self {
+            Self::Damaged(sentence) => {
+                let next = WHEN_DAMAGED.replace("DIR", &as_argument(data));
+                Self::DamageTold(format!("{sentence}; {next}"))
+            }
             other => other,
         }
     }

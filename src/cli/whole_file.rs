@@ -27,7 +27,15 @@ pub(super) fn unfinished(file: &Path) -> PathBuf {
 /// # Errors
 /// When it is there already, which a concurrent start may have made, or cannot be written.
 pub(super) fn make(file: &Path, text: &str) -> io::Result<()> {
-    let fresh = Unfinished::beside(file, PRIVATE)?;
+    make_as(file, text, PRIVATE)
+}
+
+/// As [`make`], a file with this mode.
+///
+/// # Errors
+/// Those of [`make`].
+pub(super) fn make_as(file: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let fresh = Unfinished::beside(file, mode)?;
     fresh.write(text.as_bytes())?;
     std::fs::hard_link(&fresh.path, file)?;
     drop(fresh);

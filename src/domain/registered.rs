@@ -153,6 +153,8 @@ pub trait AnyResource: Send + Sync {
     /// # Errors
     /// When the bytes are no such state.
     fn id(&self, state: &[u8]) -> Result<Vec<String>, DecodeError>;
+    /// Returns the number of the parts of an identifier.
+    fn id_parts(&self) -> usize;
     /// Returns the public events of the change that this event makes.
     ///
     /// # Errors
@@ -388,7 +390,13 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
     }
 
     fn id(&self, state: &[u8]) -> Result<Vec<String>, DecodeError> {
-        codec::decode::<R>(state).map(|state| state.id())
+        let id = codec::decode::<R>(state)?.id();
+        debug_assert_eq!(id.len(), R::ID_PARTS, "of a {}", R::KIND.name);
+        Ok(id)
+    }
+
+    fn id_parts(&self) -> usize {
+        R::ID_PARTS
     }
 
     fn public_events(

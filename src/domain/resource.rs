@@ -50,6 +50,9 @@ pub trait Resource:
     /// stored form adds the previous one here; `docs/changing-stored-types.md` says how.
     const OLDER: &'static [Older<Self, Self::Event>] = &[];
 
+    /// The number of the parts of its identifier.
+    const ID_PARTS: usize = 1;
+
     /// How the kind is listed, if it is.
     const LIST: Option<List<Self>> = None;
 
@@ -60,7 +63,7 @@ pub trait Resource:
     /// was not written by this program.
     fn apply(state: Option<Self>, event: &Self::Event, at: Timestamp) -> Self;
 
-    /// Returns the parts of its identifier.
+    /// Returns the parts of its identifier, as many as [`Resource::ID_PARTS`].
     fn id(&self) -> Vec<String>;
 
     /// Returns the values of the parameters of the path at which it is read: by default, its

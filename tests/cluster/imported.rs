@@ -63,6 +63,20 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
+fn a_new_stream_is_told_with_its_first_message_also_a_second_time() {
+    let Some(cluster) = Cluster::started(1) else {
+        return;
+    };
+    let bytes = ROOMY.to_string();
+    for _ in 0..2 {
+        let (code, out, errors) = cluster.journal("create", &["--json", "--max-bytes", &bytes]);
+        assert_eq!(code, Some(0), "{errors}");
+        let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(told["messages"], 1, "{out}");
+    }
+}
+
+#[test]
 fn a_directory_is_imported_whole_and_served_from_any_node_as_before() {
     let Some(cluster) = Cluster::started(1) else {
         return;

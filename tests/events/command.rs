@@ -246,6 +246,35 @@ fn it_ends_when_the_server_comes_back_with_another_log() {
     }
 }
 
+#[test]
+fn it_ends_when_the_server_comes_back_with_a_log_that_ends_before_what_was_read() {
+    let (world, other) = (World::new(), World::new());
+    let server = Server::start(&other);
+    commit(&other, &server, "x");
+    server.kill();
+    let server = Server::start(&world);
+    let token = world.token(&reader());
+    let read = ["a", "b", "c"].map(|name| commit(&world, &server, name));
+    let mut following = Following::start(&server.address, &token);
+    for id in &read {
+        assert_eq!(following.next()["id"], **id);
+    }
+    let address = server.address.clone();
+    server.kill();
+    let server = served_at(&address, &world, &other);
+    assert_eq!(following.end(), Some(1));
+    let err = following.told();
+    for words in ["another log", "begin without --after", &read[2]] {
+        assert!(err.contains(words), "{words}: {err}");
+    }
+    // Where nothing was read of another one, the response says what is wrong.
+    let after = ["--follow", "--after", &read[2]];
+    let refused = events(&server.address, &token, &after).output().unwrap();
+    let err = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{err}");
+    assert!(err.contains("query.after"), "{err}");
+}
+
 /// A server that gives these answers, one for each request, whichever connection it comes on; its address.
 fn answering(answers: Vec<(&'static str, &'static str)>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

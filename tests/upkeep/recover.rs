@@ -483,6 +483,39 @@ fn of_a_damaged_copy_of_a_journal_each_command_says_that_the_stream_fills_an_emp
 }
 
 #[test]
+fn what_is_before_damage_is_restored_and_a_refusal_says_how_far_that_reaches() {
+    let world = World::new();
+    lived(&world, 3);
+    flip(&segments(&world)[1], 4_300);
+    let (data, restored) = (world.path("it's my dir"), world.path("restored"));
+    std::fs::rename(world.data(), &data).unwrap();
+    let restore = |more: &[&str]| {
+        let arguments = ["restore", "--from", text(&data), "--data", text(&restored)];
+        run(&[&arguments[..], more].concat())
+    };
+    let all: &[&str] = &[];
+    for more in [all, &["--at", "4"]] {
+        let (code, _, err) = restore(more);
+        assert_eq!(code, Some(3), "{err}");
+        for told in [
+            "position 4",
+            "--at 3 restores what is before",
+            r"it'\''s my dir'` says what can be saved",
+        ] {
+            assert!(err.contains(told), "{told}: {err}");
+        }
+        // It may be that backup.
+        assert!(!err.contains("restore a backup"), "{err}");
+        drop(std::fs::remove_dir_all(&restored));
+    }
+    let (code, _, err) = restore(&["--at", "3"]);
+    assert_eq!(code, Some(0), "{err}");
+    let (code, out, err) = run(&["verify", "--data", text(&restored)]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("every byte is as it was written"), "{out}");
+}
+
+#[test]
 fn the_command_of_a_way_out_can_be_pasted_whatever_the_directory_is_called() {
     let world = World::new();
     lived(&world, 3);

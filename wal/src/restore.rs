@@ -1,5 +1,6 @@
 //! Makes a new log of what another one held at a position.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
@@ -48,6 +49,9 @@ pub struct FromArchive {
 /// What a log held, in a backup or in the directory of a stopped process, together
 /// with what an archive has of it.
 pub struct Past {
+    /// The directory itself.
+    source: Arc<dyn Storage>,
+    /// Its files, with those of the archive.
     storage: Arc<dyn Storage>,
     _lock: Lock,
     /// The manifest of the log, with the archive's segments before and after its own.
@@ -59,6 +63,8 @@ pub struct Past {
     own_last: u64,
     /// The segments that are the archive's.
     archived: Vec<Seal>,
+    /// Those of the directory itself whose files are gone: they are read from the archive, too.
+    gone: Vec<Seal>,
     archive: Option<Arc<WithArchive>>,
     /// The archive's folder, if it has no segment of the log.
     empty_folder: Option<String>,
@@ -94,9 +100,10 @@ impl Past {
             Some(last) => last.seal.map_or(u64::MAX, |seal| seal.last),
         };
         let mut archived = Vec::new();
-        let (mut storage, mut shelf, mut empty_folder) = (source, None, None);
-        let (mut lacking, mut damage_behind) = (None, None);
+        let (mut storage, mut shelf, mut empty_folder) = (Arc::clone(&source), None, None);
+        let (mut lacking, mut damage_behind, mut gone) = (None, None, Vec::new());
         if let Some(archive) = archive {
+            gone = gone_from(source.as_ref(), &manifest)?;
             let folder = ArchiveFolder::new(archive, manifest.log);
             empty_folder = folder.is_empty()?.then(|| folder.path());
             lacking = folder.put_before(&mut manifest, 1)?;
@@ -113,12 +120,14 @@ impl Past {
             shelf = Some(both);
         }
         Ok(Self {
+            source,
             storage,
             _lock: lock,
             manifest,
             own_first,
             own_last,
             archived,
+            gone,
             archive: shelf,
             empty_folder,
             lacking,
@@ -147,7 +156,19 @@ impl Past {
             if archive.is_some_and(|archive| archive.folder().has(file)))
     }
 
-    /// The last position before this damage of the archive that can be restored, if there is one.
+    /// Whether an error is damage of a file in the directory itself.
+    #[must_use]
+    pub fn is_of_source(&self, error: &Error) -> bool {
+        let Error::Damaged { file, .. } = error else {
+            return false;
+        };
+        let within = file.strip_prefix(&self.source.describe(""));
+        let name = within.map(|within| within.trim_start_matches('/'));
+        name.is_some_and(|name| self.source.describe(name) == *file)
+    }
+
+    /// The last position before this damage, of the directory or of the archive, that can be restored, if there is
+    /// one.
     #[must_use]
     pub fn whole_before(&self, error: &Error) -> Option<u64> {
         match &self.lacking {
@@ -155,7 +176,8 @@ impl Past {
             _ => match error {
                 Error::Damaged { position, .. } => position
                     .and_then(|position| position.checked_sub(1))
-                    .filter(|last| *last > 0 && self.is_of_archive(error) && self.reaches(*last)),
+                    .filter(|_| self.is_of_archive(error) || self.is_of_source(error))
+                    .filter(|last| *last > 0 && self.reaches(*last)),
                 _ => None,
             },
         }
@@ -172,18 +194,25 @@ impl Past {
     pub fn from_archive(&self, first: u64, last: u64) -> FromArchive {
         // The archive's copy of one that the log has counts where it goes on after that.
         let is_behind = |seal: &Seal| self.own_last < seal.last && self.own_last < last;
-        let holds = |seal: &&Seal| {
-            let is_within = seal.first <= seal.last && seal.first <= last && first <= seal.last;
-            is_within && (seal.first < self.own_first || is_behind(seal))
-        };
+        let is_within =
+            |seal: &Seal| seal.first <= seal.last && seal.first <= last && first <= seal.last;
+        let holds =
+            |seal: &&Seal| is_within(seal) && (seal.first < self.own_first || is_behind(seal));
+        let held: Vec<&Seal> = self.archived.iter().filter(holds).collect();
+        let gone: Vec<&Seal> = self.gone.iter().filter(|gone| is_within(gone)).collect();
+        let is_counted = |gone: &&&Seal| held.iter().any(|seal| seal.first == gone.first);
+        let counted = gone.iter().filter(is_counted).count();
         let before = self
             .own_first
             .min(last.saturating_add(1))
             .saturating_sub(first);
         let behind = last.saturating_sub(self.own_last.max(first.saturating_sub(1)));
+        let within = gone
+            .iter()
+            .map(|gone| gone.last.min(last) + 1 - gone.first.max(first));
         FromArchive {
-            segments: format::to_u64(self.archived.iter().filter(holds).count()),
-            positions: before + behind,
+            segments: format::to_u64(held.len() + gone.len() - counted),
+            positions: before + behind + within.sum::<u64>(),
         }
     }
 
@@ -236,9 +265,9 @@ impl Past {
     /// one, at its end), in a `target` that is empty, and reads it as [`verify`](crate::verify()) does. Positions
     /// stay as they are.
     /// The new log has the records and snapshots of the directory itself, as far as they are of
-    /// that time or before, and from the archive what is needed. A snapshot that cannot be read and
-    /// is not needed either is left out, and reported ([`Report::bad_snapshots`]). Interrupted, it
-    /// leaves no log.
+    /// that time or before, and from the archive what is needed. Damage behind that position is no
+    /// hindrance. A snapshot that cannot be read and is not needed either is left out, and reported
+    /// ([`Report::bad_snapshots`]). Interrupted, it leaves no log.
     ///
     /// # Errors
     /// [`Error::Damaged`] and [`Error::Unsupported`] when what is needed cannot be
@@ -311,9 +340,8 @@ impl Past {
             builder: &mut builder,
             progress,
         };
-        let (part, end) = self.needed(manifest, first, limit);
-        let index = &mut Index::new();
-        let survey = survey::survey_upto(source, &part, first - 1, end, &mut both, index)?;
+        let (part, index) = (manifest.part_from(first), &mut Index::new());
+        let survey = survey::survey_upto(source, &part, first - 1, limit, &mut both, index)?;
         recovery::judge(&survey).map_err(|error| self.attributed(error))?;
         match (&self.damage_behind, upto) {
             (Some(damage), _) if limit >= survey.next => return Err(again(damage)),
@@ -355,23 +383,6 @@ impl Past {
         Some((folder, manifest))
     }
 
-    /// Returns the manifest of the segments that are needed from one position to another, and the position
-    /// up to which they are read. The log's own segments are read whole, those of the archive only as far
-    /// as they are needed: damage behind that is no hindrance.
-    fn needed(&self, manifest: &Manifest, first: u64, limit: u64) -> (Manifest, u64) {
-        let mut part = manifest.part_from(first);
-        let is_behind = |seal: Seal| limit < seal.first && self.own_last < seal.first;
-        part.segments
-            .retain(|one| one.seal.is_none_or(|seal| !is_behind(seal)));
-        let last = part.segments.last().and_then(|last| last.seal);
-        let ends_in_archive = last.is_some_and(|seal| self.archived.contains(&seal));
-        let end = match ends_in_archive {
-            true => limit,
-            false => u64::MAX,
-        };
-        (part, end)
-    }
-
     fn attributed(&self, error: Error) -> Error {
         match &self.archive {
             Some(archive) => archive.attributed(error),
@@ -396,6 +407,19 @@ impl Past {
             ),
         }
     }
+}
+
+/// The sealed segments that a directory has no longer, although its manifest lists them.
+fn gone_from(source: &dyn Storage, manifest: &Manifest) -> Result<Vec<Seal>, Error> {
+    let names = source.list("");
+    let names = names.map_err(Error::io("list", source.describe("")))?;
+    let there: HashSet<u64> = names
+        .iter()
+        .filter_map(|name| format::parse_segment_name(name))
+        .collect();
+    let listed = manifest.segments.iter();
+    let gone = listed.filter(|segment| !there.contains(&segment.number));
+    Ok(gone.filter_map(|segment| segment.seal).collect())
 }
 
 /// Copies an error that reports damage.

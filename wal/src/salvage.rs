@@ -5,6 +5,7 @@
 //! as they are found in the directory. Sound frames that follow each other are a *run*; a way out is a
 //! snapshot, or the log's beginning, with the runs that continue from it.
 
+mod breaks;
 mod end;
 mod found;
 mod looked;
@@ -15,6 +16,7 @@ mod ways;
 use std::io;
 use std::sync::Arc;
 
+use self::breaks::Breaks;
 pub use self::found::{Damage, GivenUp, WayOut};
 use self::looked::Looked;
 pub use self::progress::OnSurvey;
@@ -111,15 +113,10 @@ impl Salvage {
         }
         let bytes = bytes_of(salvage.storage.as_ref(), &segments)?;
         check(&salvage.storage, bytes, on_progress).or_else(|error| salvage.note(error))?;
-        let mut done = bytes;
         salvage.find_snapshots(listed, &found_snapshots)?;
-        for (number, name) in &segments {
-            let found = runs::find(salvage.storage.as_ref(), salvage.seed, *number, name)?;
-            done += bytes_of(salvage.storage.as_ref(), &[(*number, name.clone())])?;
-            on_progress(done, bytes * 2);
-            salvage.runs.extend(found.runs);
-            salvage.highest = salvage.highest.max(found.highest);
-        }
+        salvage.find_runs(listed, &segments, &mut |done| {
+            on_progress(bytes + done, bytes * 2);
+        })?;
         if let Some(manifest) = listed {
             let seals = manifest.segments.iter().filter_map(|segment| segment.seal);
             let proved = seals.map(|seal| seal.last).max().unwrap_or(0);
@@ -377,6 +374,30 @@ impl Salvage {
         let same = |known: &Damage| known.file == damage.file && known.offset == damage.offset;
         if !self.damage.iter().any(same) {
             self.damage.push(damage);
+        }
+        Ok(())
+    }
+
+    /// Finds the runs of all segments, and the damage between them. A check as at a start ends at the first.
+    fn find_runs(
+        &mut self,
+        manifest: Option<&Manifest>,
+        segments: &[(u64, String)],
+        on_progress: &mut dyn FnMut(u64),
+    ) -> Result<(), Error> {
+        let storage = Arc::clone(&self.storage);
+        let mut breaks = Breaks::new(storage.as_ref(), self.log, manifest);
+        let mut done = 0;
+        for (number, name) in segments {
+            let found = runs::find(storage.as_ref(), self.seed, *number, name)?;
+            breaks.look(*number, name, &found)?;
+            done += bytes_of(storage.as_ref(), &[(*number, name.clone())])?;
+            on_progress(done);
+            self.runs.extend(found.runs);
+            self.highest = self.highest.max(found.highest);
+        }
+        for damage in breaks.damage(segments) {
+            self.note(damage)?;
         }
         Ok(())
     }

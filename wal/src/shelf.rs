@@ -9,6 +9,7 @@ use crate::archive::{ArchiveFolder, Longer};
 use crate::error::Error;
 use crate::format::{self, to_u64, to_usize};
 use crate::storage::{File, Locked, ReadOnly, ReadOnlyFile, Storage};
+use crate::survey::ends_early;
 
 /// The files of a log together with those that an archive has of it.
 pub(crate) struct WithArchive {
@@ -52,6 +53,13 @@ impl WithArchive {
                     .map(|longer| format::segment_name(longer.number))
                     .filter(|name| ReadOnly::describe(&self.folder, name) == file)
                     .filter(|name| self.storage.open_read(name).is_ok());
+                // What was read is as long as the archive's.
+                let what = match (&own, longer) {
+                    (Some(name), Some(longer)) if self.ends_at(name, offset) => {
+                        ends_early(longer.own_end)
+                    }
+                    _ => what,
+                };
                 Error::Damaged {
                     file: own.map_or(file, |name| self.storage.describe(&name)),
                     offset,
@@ -61,6 +69,12 @@ impl WithArchive {
             }
             other => other,
         }
+    }
+
+    /// Whether the log's own copy of a segment ends at this offset.
+    fn ends_at(&self, name: &str, offset: u64) -> bool {
+        let length = self.storage.open_read(name).and_then(|own| own.length());
+        length.is_ok_and(|length| length == offset)
     }
 
     pub(crate) fn folder(&self) -> &ArchiveFolder {

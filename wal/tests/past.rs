@@ -10,7 +10,7 @@ use wal::storage::meanwhile::Meanwhile;
 use wal::storage::sim::{Fault, SimDisk, Survivors};
 use wal::{BoxError, Error, Log, Past, Record, Report, Salvage, Visitor};
 
-use crate::support::{Heard, open, segments, snapshot, verify};
+use crate::support::{Heard, frames, open, segments, snapshot, verify};
 
 fn payload(number: u64) -> Vec<u8> {
     let mut payload = vec![u8::try_from(number % 251).unwrap(); 700];
@@ -615,6 +615,66 @@ fn damage_before_a_stopped_log_that_has_no_segment_takes_nothing_from_it() {
     }
 }
 
+#[test]
+fn damage_of_the_log_itself_is_told_and_what_is_before_it_restored() {
+    for with_snapshots in [false, true] {
+        let source = SimDisk::new();
+        let mut log = open(&source).unwrap().log;
+        append(&mut log, 1..=200);
+        if with_snapshots {
+            snapshot(&mut log, 100).unwrap();
+            snapshot(&mut log, 150).unwrap();
+        }
+        log.seal().unwrap();
+        drop(log);
+        let names = segments(&source);
+        let third = names[2].clone();
+        let bytes = source.bytes(&third).unwrap();
+        let (within, behind) = (first_of(&source, &third), first_of(&source, &names[3]));
+        for at in [20, 4_100, 4_300, bytes.len() / 2] {
+            source.put(&third, &bytes);
+            source.flip(&third, at, 1);
+            let past = past(&source, None).unwrap();
+            let error = restore(&past, 1, None).err().unwrap();
+            assert!(past.is_of_source(&error), "{at}: {error}");
+            assert!(!past.is_of_archive(&error), "{at}: {error}");
+            let whole_to = past.whole_before(&error).unwrap();
+            assert!((within - 1..behind - 1).contains(&whole_to), "{at}");
+            for last in [1, within - 1, whole_to] {
+                let (target, _) = restore(&past, 1, Some(last)).unwrap();
+                assert!(verify(&target).unwrap().1 == payloads(1..=last), "{at}");
+            }
+            let error = restore(&past, 1, Some(whole_to + 1)).err().unwrap();
+            assert_eq!(past.whole_before(&error), Some(whole_to), "{at}: {error}");
+        }
+
+        // What is behind is not looked at: a file that is too short, none, or one that is not the log's.
+        source.put(&third, &bytes[..bytes.len() - 8]);
+        source.take_away(&names[3]);
+        source.put("segment-0000000000000099.log", &bytes);
+        let past = past(&source, None).unwrap();
+        for last in [within - 1, within] {
+            let (target, _) = restore(&past, 1, Some(last)).unwrap();
+            assert!(verify(&target).unwrap().1 == payloads(1..=last), "{last}");
+        }
+        assert!(restore(&past, 1, Some(behind)).is_err());
+    }
+}
+
+#[test]
+fn damage_of_the_segment_that_was_open_hinders_no_restore_to_before_it() {
+    let source = SimDisk::new();
+    append(&mut open(&source).unwrap().log, 1..=4);
+    let source = source.after_kill();
+    let segment = segments(&source).pop().unwrap();
+    // The second record, behind which others follow.
+    let (at, _) = frames(&source.bytes(&segment).unwrap())[2];
+    source.flip(&segment, at + 200, 1);
+    let past = past(&source, None).unwrap();
+    let (target, _) = restore(&past, 1, Some(1)).unwrap();
+    assert!(verify(&target).unwrap().1 == payloads(1..=1));
+}
+
 /// Returns a backup of a log of 60 records, and the archive of what came after it.
 fn left_behind() -> (SimDisk, SimDisk) {
     let (source, archive) = (SimDisk::new(), disk(5));
@@ -744,6 +804,45 @@ fn where_a_backup_s_own_copy_of_a_continued_segment_cannot_be_read_that_file_is_
         }
     }
     assert!(named > 2, "{named} calls");
+}
+
+#[test]
+fn of_a_backup_s_own_copy_that_was_cut_it_is_told_where_its_own_records_end() {
+    let (copy, own, archive, _) = continued();
+    let bytes = copy.bytes(&own).unwrap();
+    copy.put(&own, &bytes[..bytes.len() - 8]);
+    let past = past(&copy, Some(&archive)).unwrap();
+    let error = restore(&past, 1, None).err().unwrap();
+    assert!(past.is_of_source(&error), "{error}");
+    let told = format!(
+        "offset {}, position {}: the file ends here, but its records go on to offset {}",
+        bytes.len() - 8,
+        first_of(&copy, &own),
+        bytes.len()
+    );
+    assert!(error.to_string().contains(&told), "{error}");
+}
+
+#[test]
+fn what_a_backup_has_lost_and_an_archive_still_has_counts_among_what_came_from_there() {
+    let (copy, own, archive, longer) = continued();
+    let last = restore(&past(&copy, Some(&archive)).unwrap(), 1, None)
+        .unwrap()
+        .1
+        .last_position;
+    let whole = past(&copy, Some(&archive)).unwrap().from_archive(1, last);
+    let first = first_of(&archive, &longer);
+    assert!(first < 60);
+    copy.take_away(&own);
+    let past = past(&copy, Some(&archive)).unwrap();
+    let (target, _) = restore(&past, 1, None).unwrap();
+    assert!(verify(&target).unwrap().1 == payloads(1..=last));
+    let came = past.from_archive(1, last);
+    assert_eq!(came.positions, last - first + 1);
+    assert_eq!(came.segments, whole.segments);
+    // Also where only the lost one is wanted.
+    let came = past.from_archive(1, 59);
+    assert_eq!((came.segments, came.positions), (1, 60 - first));
 }
 
 #[test]

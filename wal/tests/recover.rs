@@ -208,6 +208,62 @@ fn what_lies_before_damage_that_a_snapshot_covers_leaves_the_log_and_is_counted(
     }
 }
 
+/// The positions at which damage is told, each with its file.
+fn told(disk: &SimDisk) -> Vec<(String, Option<u64>)> {
+    let salvage = Salvage::survey(disk.storage()).unwrap();
+    let damage = salvage.damage().iter();
+    damage
+        .map(|damage| (damage.file.clone(), damage.position))
+        .collect()
+}
+
+#[test]
+fn every_place_that_is_damaged_is_told_once_whether_or_not_snapshots_cover_it() {
+    let disk = covered();
+    assert_eq!(told(&disk), []);
+    let positions = [20, 40, 75, 88];
+    for position in positions {
+        alter(&disk, position);
+    }
+    let found = told(&disk);
+    let places: Vec<_> = found.iter().filter_map(|(_, position)| *position).collect();
+    assert_eq!(places, positions, "{found:?}");
+
+    // Two more in one segment.
+    let name = segments(&disk)[0].clone();
+    let frames = frames(&disk.bytes(&name).unwrap());
+    for (at, _) in [frames[1], frames[3]] {
+        disk.flip(&name, at + 200, 1);
+    }
+    assert_eq!(told(&disk).len(), positions.len() + 2);
+}
+
+#[test]
+fn a_damaged_header_a_cut_segment_and_one_that_is_gone_are_all_told() {
+    let disk = covered();
+    let names = segments(&disk);
+    let (header, cut, gone) = (&names[1], &names[2], &names[4]);
+    disk.flip(header, 20, 1);
+    let bytes = disk.bytes(cut).unwrap();
+    disk.put(cut, &bytes[..bytes.len() - 8]);
+    disk.take_away(gone);
+    let found = told(&disk);
+    assert_eq!(found.len(), 3, "{found:?}");
+    for name in [header, cut, gone] {
+        assert!(found.iter().any(|(file, _)| file.ends_with(name)));
+    }
+}
+
+#[test]
+fn without_a_manifest_every_place_from_which_frames_do_not_go_on_is_told() {
+    let disk = covered();
+    alter(&disk, 20);
+    alter(&disk, 40);
+    disk.take_away("manifest");
+    let places = told(&disk).into_iter().filter_map(|(_, position)| position);
+    assert_eq!(places.collect::<Vec<_>>(), [20, 40]);
+}
+
 #[test]
 fn a_snapshot_from_which_no_records_go_on_is_left_out() {
     let disk = covered();

@@ -85,9 +85,11 @@ impl CreateArgs {
                 None
             }
         };
-        let info = checked(&connection, place.journal_replicas)?;
+        let mut info = checked(&connection, place.journal_replicas)?;
         if info.last == 0 {
             begin(&connection)?;
+            // With its first message.
+            info = checked(&connection, place.journal_replicas)?;
         }
         let replicas = info.config["num_replicas"].as_u64().unwrap_or(0);
         let mut out = Output::new();

@@ -20,6 +20,7 @@ use crate::engine::{Engine, Limits};
 use crate::stream::cache::{self, Opened};
 use crate::stream::connection::{Connection, StreamInfo};
 use crate::stream::error::StreamError;
+use crate::stream::extent::StreamState;
 use crate::stream::handle::JournalHandle;
 use crate::stream::holder::Terms;
 use crate::stream::log::StreamLog;
@@ -111,7 +112,7 @@ impl JournalArgs {
         let mut begun = self.begin(data, opening, trusted)?;
         let link = Arc::clone(&begun.link);
         cache::begin_to_write(&mut begun.opened, &link, &mut begun.filling)
-            .map_err(|error| of_copy(&error))?;
+            .map_err(|error| of_copy(&error, link.connection()))?;
         let epoch = link.figures().counted().epoch;
         tracing::info!(epoch, node = link.node(), "this process writes the journal");
         let (engine, report, _) = begun.start(Role::Writer)?;
@@ -147,7 +148,7 @@ impl JournalArgs {
             stream: &connection.names().stream,
         };
         let opened = cache::open(storage, options, &connection, &mut filling, &mark)
-            .map_err(|error| of_copy(&error))?;
+            .map_err(|error| of_copy(&error, &connection))?;
         let node = self.journal_node.clone().unwrap_or_else(machine);
         let link = hold(connection, &node, uuid::Uuid::new_v4().into_bytes());
         link.allow_in_flight(self.journal_in_flight.into());
@@ -193,8 +194,9 @@ impl Begun {
 }
 
 /// A failure of the directory, which has nothing that the stream lacks: damage needs no backup. A record
-/// that is rejected may be the stream's own: then an empty directory meets it, too.
-fn of_copy(error: &wal::Error) -> Failure {
+/// that is rejected may be the stream's own, or a snapshot's in the object store: then an empty directory meets it,
+/// too.
+fn of_copy(error: &wal::Error, connection: &Connection) -> Failure {
     let told = match (error.damage(), Failure::of_log(error)) {
         (Some(damage), _) => {
             format!("the log is damaged: {damage}. Nothing was changed. Check the disk")
@@ -202,8 +204,21 @@ fn of_copy(error: &wal::Error) -> Failure {
         (None, Failure::Damaged(sentence)) => sentence,
         (None, other) => return other,
     };
-    let again = "if the same is said again, the stream is damaged";
-    Failure::DamageTold(format!("{told}; {WHEN_A_COPY}; {again}"))
+    let has_snapshots =
+        StreamState::read(connection).is_ok_and(|found| !found.list.snapshots.is_empty());
+    let snapshots = Some(connection.names().snapshots.as_str()).filter(|_| has_snapshots);
+    Failure::DamageTold(format!("{told}; {WHEN_A_COPY}; {}", said_again(snapshots)))
+}
+
+/// What is damaged where an empty directory is refused as well; `snapshots` is the object store that has some.
+fn said_again(snapshots: Option<&str>) -> String {
+    match snapshots {
+        None => "if the same is said again, the stream is damaged".to_owned(),
+        Some(store) => format!(
+            "if the same is said again, the stream is damaged, or the newest snapshot in the object store {store}, \
+             with which an empty directory begins: without that one, the older one or the stream fills it"
+        ),
+    }
 }
 
 /// Checks that the connected server takes the longest message, before there is a stream.
@@ -259,5 +274,18 @@ fn machine() -> String {
     match name.trim() {
         "" => "unnamed".to_owned(),
         name => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stream_is_called_damaged_for_certain_only_where_an_empty_directory_has_nothing_else() {
+        assert!(said_again(None).ends_with("the stream is damaged"));
+        let told = said_again(Some("CAREBOOK_SNAPSHOTS_main"));
+        assert!(told.contains("the stream is damaged, or the newest snapshot"));
+        assert!(told.contains("CAREBOOK_SNAPSHOTS_main"));
     }
 }

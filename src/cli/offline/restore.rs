@@ -45,8 +45,8 @@ If the source begins with the first record, every position can be restored; if a
 removed some, the earliest is that of the older snapshot. With --archive, the directory that was \
 given to serve or compact, the segments that compactions have moved there are used as well: those \
 that join the source without a gap, before it, and after it when it is a backup. Where segments \
-are missing there, --at restores what is before them: a position, or a time if a later commit \
-comes before them, too.
+are missing there, or something is damaged, --at restores what is before: a position, or a time \
+if a later commit comes before it, too.
 
 The new directory is verified: all its records and snapshots are read, and their checksums and \
 digests compared. What the records say is not looked at: `carebook verify` replays them.
@@ -57,7 +57,8 @@ Exit codes:
      restored
   2  the arguments are wrong
   3  the source or the archive is damaged, or segments are missing in the
-     archive: file, offset and position are named
+     archive: file, offset and position are named, and up to where all can be
+     restored
   5  it was written by another version of carebook, which is named")]
 pub struct RestoreArgs {
     /// The backup, or the directory of a stopped server. It is not changed.
@@ -104,6 +105,11 @@ impl RestoreArgs {
     /// When the source is damaged or held, or does not reach that far, or the target cannot be
     /// written.
     pub fn run(self) -> Result<(), Failure> {
+        self.restore()
+            .map_err(|failure| failure.of_directory(&self.from))
+    }
+
+    fn restore(&self) -> Result<(), Failure> {
         let source = existing(&self.from)?;
         let archive = self.archive.as_deref().map(existing).transpose()?;
         let past =
@@ -228,12 +234,22 @@ fn position_before(
     )))
 }
 
-/// Why nothing was restored. Damage in the archive needs no recovery: without it there is a way.
+/// Why nothing was restored, and what is. Damage in the archive needs no recovery: without it there is a way.
 fn failed(past: &Past, error: &wal::Error) -> Failure {
+    let whole_to = past.whole_before(error);
     if !past.is_of_archive(error) {
-        return Failure::of_log(error);
+        let damage = error.damage().filter(|_| past.is_of_source(error));
+        return match (Failure::of_log(error), damage, whole_to) {
+            (Failure::Damaged(_), Some(damage), Some(last)) => Failure::Damaged(format!(
+                "the log is damaged: {damage}. It was not changed; --at {last} restores what is before"
+            )),
+            (Failure::Damaged(_), Some(damage), None) => {
+                Failure::Damaged(format!("the log is damaged: {damage}. It was not changed"))
+            }
+            (failure, ..) => failure,
+        };
     }
-    match past.whole_before(error) {
+    match whole_to {
         Some(last) => {
             Failure::of_archive(error, format_args!("--at {last} restores what is before"))
         }

@@ -126,6 +126,28 @@ struct Origin {
     source: Option<String>,
 }
 
+/// The used fields of a problem.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Problem {
+    field_errors: Vec<FieldError>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FieldError {
+    field_path: String,
+    code: String,
+}
+
+/// Whether a problem says that the event after which was asked comes after the end of the log.
+fn is_beyond_the_end(problem: &[u8]) -> bool {
+    let is_it =
+        |fault: &FieldError| fault.field_path == "query.after" && fault.code == "out_of_range";
+    serde_json::from_slice(problem)
+        .is_ok_and(|problem: Problem| problem.field_errors.iter().any(is_it))
+}
+
 /// The fields of an event that are shown.
 #[derive(Deserialize)]
 struct Shown {
@@ -305,6 +327,13 @@ impl<'c> Reading<'c> {
             return Ok(answer);
         }
         let body = in_time(answer).await.unwrap_or_default();
+        if let Some(after) = self.after.as_ref().filter(|_| self.has_begun)
+            && status == StatusCode::BAD_REQUEST
+            && is_beyond_the_end(&body)
+        {
+            let other = self.of_another_log(&format!("it ends before the event {after}"));
+            return Err(Broken::Final(other));
+        }
         let refused = self.client.refused(status, &body);
         match status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
             true if self.follows && self.has_begun => Err(Broken::Lost(status.to_string().into())),
@@ -348,17 +377,24 @@ impl<'c> Reading<'c> {
             return Ok(());
         };
         match &self.source {
-            Some(before) if *before != source => Err(Failure::other(format!(
-                "{}: the server has another log than before ({source}, not {before}), as after a restore; events of \
-                 it may be missing: begin without --after, and read anew what you keep",
-                self.client.url()
-            ))),
+            Some(before) if *before != source => {
+                Err(self.of_another_log(&format!("{source}, not {before}")))
+            }
             Some(_) => Ok(()),
             None => {
                 self.source = Some(source);
                 Ok(())
             }
         }
+    }
+
+    /// The failure where the server's log is not the one of the events so far.
+    fn of_another_log(&self, how: &str) -> Failure {
+        Failure::other(format!(
+            "{}: the server has another log than before ({how}), as after a restore; events of it may be missing: \
+             begin without --after, and read anew what you keep",
+            self.client.url()
+        ))
     }
 
     fn print(&mut self, event: &str) -> Result<(), Failure> {

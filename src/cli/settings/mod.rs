@@ -11,6 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command};
 use serde_json::{Value, json};
@@ -25,6 +26,10 @@ use variables::variable;
 
 /// The command whose flags are settings.
 const SERVE: &str = "serve";
+
+/// What can be given where `--jwks` is missing.
+const INSTEAD_OF_KEYS: &str = "--jwks is not needed where --issuer is the https URL of an identity provider: its keys are \
+    found there";
 
 /// The columns of the printed settings.
 const COLUMNS: [Column; 3] = [whole("setting"), left("value"), left("from")];
@@ -328,7 +333,8 @@ impl Given {
         })
     }
 
-    /// Returns a line for each flag in an error message that the environment or the file has set.
+    /// Returns a line for each flag in an error message that the environment or the file has set, and for each of the
+    /// file that requires what is missing; and what can be given in the place of a key set.
     pub(super) fn explain(&self, command: &Command, error: &clap::Error) -> Vec<String> {
         let text = error.render().to_string();
         let faults = text.split("\n\n").next().unwrap_or_default();
@@ -345,17 +351,25 @@ impl Given {
         });
         let of_environment =
             of_environment.map(|(name, _)| format!("{}: --{name} is set here", variable(name)));
-        let named = self.from_file.iter();
-        let named = named.filter(|setting| is_named(&setting.name));
+        let missing = missing(error);
         let line = |setting: &FromFile| {
-            format!(
-                "{}, line {}: --{} is set here",
-                self.file.display(),
-                setting.line,
-                setting.name
-            )
+            let flag = format!("--{}", setting.name);
+            let (file, line) = (self.file.display(), setting.line);
+            if words.contains(&flag.as_str()) {
+                return Some(format!("{file}, line {line}: {flag} is set here"));
+            }
+            let required = self.required_by(command, setting, &missing);
+            (!required.is_empty()).then(|| {
+                let required = required.join(" and ");
+                format!("{file}, line {line}: {flag} is set here, and requires {required}")
+            })
         };
-        of_environment.chain(named.map(line)).collect()
+        let of_file = self.from_file.iter().filter_map(line);
+        let mut lines: Vec<_> = of_environment.chain(of_file).collect();
+        if missing.iter().any(|flag| flag.starts_with("--jwks ")) {
+            lines.push(INSTEAD_OF_KEYS.to_owned());
+        }
+        lines
     }
 
     /// Whether the command is `serve`, whose flags have environment variables.
@@ -371,6 +385,26 @@ impl Given {
             let argument = argument.to_string_lossy();
             argument.split('=').next() == Some(flag.as_str())
         })
+    }
+
+    /// Returns those of the missing flags that would not be missing without this setting.
+    fn required_by<'m>(
+        &self,
+        command: &Command,
+        setting: &FromFile,
+        missing: &'m [String],
+    ) -> Vec<&'m str> {
+        let mut arguments = self.arguments.clone();
+        arguments.retain(|argument| !setting.arguments.contains(argument));
+        let left = match command.clone().try_get_matches_from(arguments) {
+            Ok(_) => Vec::new(),
+            Err(error) if error.kind() == ErrorKind::MissingRequiredArgument => {
+                self::missing(&error)
+            }
+            Err(_) => return Vec::new(),
+        };
+        let required = missing.iter().filter(|flag| !left.contains(flag));
+        required.map(String::as_str).collect()
     }
 
     /// Returns every setting that has a value.
@@ -414,6 +448,17 @@ impl Given {
         };
         in_a_file(serve).filter_map(setting).collect()
     }
+}
+
+/// The flags that an error says to be missing, each with the name of its value.
+fn missing(error: &clap::Error) -> Vec<String> {
+    if error.kind() != ErrorKind::MissingRequiredArgument {
+        return Vec::new();
+    }
+    let text = error.render().to_string();
+    let named = text.split("\n\n").next().unwrap_or_default().lines();
+    let flags = named.map(str::trim).filter(|line| line.starts_with("--"));
+    flags.map(str::to_owned).collect()
 }
 
 /// Whether a flag or the environment sets the setting.

@@ -4,9 +4,8 @@
 pub mod signing;
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,6 +15,7 @@ use serde_json::json;
 
 use crate::base::actor::ActorKind;
 use crate::cli::token::signing::{Claims, SigningAlgorithm, SigningError, SigningKey};
+use crate::cli::whole_file::make_as;
 use crate::http::token::{IDENTIFIER_CHARS_MAX, TOKEN_BYTES_MAX};
 
 /// The issuer of tokens that are signed here, and the one that `serve --demo` expects. Nobody can own a name under
@@ -57,8 +57,9 @@ Examples:
   carebook token keygen --out keys
   carebook token keygen --out keys-rsa --algorithm rs256
 
-Existing files are never overwritten. key.pem is a secret, readable by its owner only; jwks.json \
-is public and goes to `carebook serve --jwks`. Exit codes: 0 done, 1 failed, 2 wrong usage.";
+Existing files are never overwritten. A key.pem alone, as an interrupted run leaves it, gets its \
+jwks.json. key.pem is a secret, readable by its owner only; jwks.json is public and goes to \
+`carebook serve --jwks`. Exit codes: 0 done, 1 failed, 2 wrong usage.";
 
 /// Sign a token for tests and demos, or make a key to sign with.
 ///
@@ -283,13 +284,13 @@ impl TokenArgs {
 
 impl KeygenArgs {
     fn run(&self, out: &mut dyn Write) -> Result<(), TokenError> {
-        let kid = keygen(&self.out, self.algorithm)?;
+        let KeyFiles { kid, is_new } = keygen(&self.out, self.algorithm)?;
         let (key, key_set) = (self.out.join(KEY_FILE), self.out.join(KEY_SET_FILE));
-        let done = format!(
-            "wrote {} (secret) and {} (public), key {kid}",
-            key.display(),
-            key_set.display()
-        );
+        let (shown, shown_set) = (key.display(), key_set.display());
+        let done = match is_new {
+            true => format!("wrote {shown} (secret) and {shown_set} (public), key {kid}"),
+            false => format!("wrote {shown_set} (public) for {shown}, which was there, key {kid}"),
+        };
         let written = if self.json {
             let made = json!({
                 "key": key.display().to_string(),
@@ -329,9 +330,19 @@ pub fn read_key(path: &Path) -> Result<SigningKey, TokenError> {
         })
 }
 
+/// A key that signs, in its file, with its key set in another one.
+#[derive(Debug)]
+pub struct KeyFiles {
+    /// The id of the key.
+    pub kid: String,
+    /// Whether the key was made now, and not left by an interrupted run.
+    pub is_new: bool,
+}
+
 /// Makes a key and writes `key.pem` (mode 0600) and `jwks.json` to a directory, which is created if missing. Never
-/// overwrites; after an error neither file is left behind. Returns the key's id.
-pub fn keygen(directory: &Path, algorithm: SigningAlgorithm) -> Result<String, TokenError> {
+/// overwrites; after an error neither file is left behind. A key without a key set, which an interrupted run has
+/// left, gets its key set.
+pub fn keygen(directory: &Path, algorithm: SigningAlgorithm) -> Result<KeyFiles, TokenError> {
     fs::create_dir_all(directory).map_err(|source| TokenError::Io {
         attempt: "create the directory",
         path: directory.into(),
@@ -339,45 +350,56 @@ pub fn keygen(directory: &Path, algorithm: SigningAlgorithm) -> Result<String, T
     })?;
     let key_path = directory.join(KEY_FILE);
     let key_set_path = directory.join(KEY_SET_FILE);
-    // Checked first, so that a plain mistake costs no key; `create_new` below decides.
-    for path in [&key_path, &key_set_path] {
-        if path.symlink_metadata().is_ok() {
-            return Err(TokenError::Exists(path.clone()));
+    // Checked first, so that a plain mistake costs no key; making the file decides.
+    let exists = |path: &Path| path.symlink_metadata().is_ok();
+    let left = match (exists(&key_path), exists(&key_set_path)) {
+        (false, false) => None,
+        (true, false) => {
+            let left = read_key(&key_path).ok();
+            let left = left.filter(|key| key.algorithm() == algorithm);
+            Some(left.ok_or_else(|| TokenError::Exists(key_path.clone()))?)
+        }
+        (true, true) => return Err(TokenError::Exists(key_path)),
+        (false, true) => return Err(TokenError::Exists(key_set_path)),
+    };
+    let is_new = left.is_none();
+    let key = match left {
+        Some(key) => key,
+        None => {
+            let key = SigningKey::generate(algorithm).map_err(TokenError::Signing)?;
+            let pem = key.to_pem().map_err(TokenError::Signing)?;
+            write_new(&key_path, &pem, 0o600)?;
+            key
+        }
+    };
+    let key_set = key.jwks();
+    if let Err(error) = write_new(&key_set_path, &key_set, 0o644) {
+        // Another run may have found the key, and made its key set.
+        let is_there = fs::read_to_string(&key_set_path).is_ok_and(|there| there == key_set);
+        if !is_there {
+            if is_new {
+                // A private key without its public part would only confuse. The first error is reported.
+                let _ = fs::remove_file(&key_path);
+            }
+            return Err(error);
         }
     }
-    let key = SigningKey::generate(algorithm).map_err(TokenError::Signing)?;
-    let pem = key.to_pem().map_err(TokenError::Signing)?;
-    write_new(&key_path, pem.as_bytes(), 0o600)?;
-    if let Err(error) = write_new(&key_set_path, key.jwks().as_bytes(), 0o644) {
-        // A private key without its public part would only confuse. The first error is reported.
-        let _ = fs::remove_file(&key_path);
-        return Err(error);
-    }
-    Ok(key.kid().into())
+    Ok(KeyFiles {
+        kid: key.kid().into(),
+        is_new,
+    })
 }
 
-/// Creates a file that must not exist yet, with its final mode from the first moment.
-fn write_new(path: &Path, content: &[u8], mode: u32) -> Result<(), TokenError> {
-    let failed = |source: io::Error| match source.kind() {
+/// Makes a file that must not exist yet, all of it or nothing, with its final mode from the first moment.
+fn write_new(path: &Path, content: &str, mode: u32) -> Result<(), TokenError> {
+    make_as(path, content, mode).map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => TokenError::Exists(path.into()),
         _ => TokenError::Io {
             attempt: "write",
             path: path.into(),
             source,
         },
-    };
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(path)
-        .map_err(failed)?;
-    let written = file.write_all(content).and_then(|()| file.sync_all());
-    if written.is_err() {
-        // Half a key is worse than none.
-        let _ = fs::remove_file(path);
-    }
-    written.map_err(failed)
+    })
 }
 
 fn actor_kinds() -> impl TypedValueParser<Value = ActorKind> {
@@ -434,6 +456,7 @@ mod tests {
 
     use super::*;
     use crate::base::actor::Actor;
+    use crate::cli::whole_file::unfinished;
     use crate::http::token::TokenVerifier;
 
     #[derive(Parser)]
@@ -693,6 +716,37 @@ mod tests {
             let content = fs::read_to_string(directory.path().join(existing)).unwrap();
             assert_eq!(content, "precious");
         }
+    }
+
+    #[test]
+    fn what_an_interrupted_keygen_leaves_its_next_run_completes() {
+        let directory = tempfile::tempdir().unwrap();
+        let out = directory.path().to_str().unwrap();
+        let (key, key_set) = (
+            directory.path().join(KEY_FILE),
+            directory.path().join(KEY_SET_FILE),
+        );
+        run(&["keygen", "--out", out]).unwrap();
+        let (pem, jwks) = (fs::read(&key).unwrap(), fs::read(&key_set).unwrap());
+        fs::remove_file(&key_set).unwrap();
+        // With another algorithm it is another key that is asked for.
+        let other = run(&["keygen", "--out", out, "--algorithm", "eddsa"]);
+        assert!(matches!(other, Err(TokenError::Exists(path)) if path == key));
+        assert!(!key_set.exists());
+        fs::write(unfinished(&key_set), "{").unwrap();
+        let printed = run(&["keygen", "--out", out]).unwrap();
+        assert!(printed.contains("which was there"), "{printed}");
+        assert_eq!(fs::read(&key).unwrap(), pem);
+        assert_eq!(fs::read(&key_set).unwrap(), jwks);
+        // Killed before the key had its name.
+        fs::remove_file(&key).unwrap();
+        fs::remove_file(&key_set).unwrap();
+        fs::write(unfinished(&key), "-----BEGIN").unwrap();
+        let printed = run(&["keygen", "--out", out]).unwrap();
+        assert!(!printed.contains("which was there"), "{printed}");
+        let made = read_key(&key).unwrap();
+        assert_eq!(fs::read_to_string(&key_set).unwrap(), made.jwks());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
     }
 
     #[test]

@@ -142,6 +142,7 @@ impl Resource for CareHistoryAuthority {
         tag: 102,
         name: "care-history-authority",
     };
+    const ID_PARTS: usize = 2;
     type Event = CareHistoryAuthorityEvent;
 
     fn apply(state: Option<Self>, event: &CareHistoryAuthorityEvent, _: Timestamp) -> Self {

@@ -163,6 +163,7 @@ impl Resource for PaymentAuthority {
         tag: 101,
         name: "payment-authority",
     };
+    const ID_PARTS: usize = 2;
     type Event = PaymentAuthorityEvent;
 
     fn apply(state: Option<Self>, event: &PaymentAuthorityEvent, _: Timestamp) -> Self {

@@ -152,6 +152,7 @@ impl Resource for PayoutReceipt {
         tag: 107,
         name: "payout-receipt-state",
     };
+    const ID_PARTS: usize = 3;
     type Event = PayoutReceiptEvent;
     const LIST: Option<List<Self>> = Some(
         List::<Self>::by(&[

@@ -174,6 +174,7 @@ impl Resource for RosterDecision {
         tag: 116,
         name: "care-team-roster-decision",
     };
+    const ID_PARTS: usize = 2;
     type Event = RosterDecisionEvent;
 
     fn apply(state: Option<Self>, event: &RosterDecisionEvent, _: Timestamp) -> Self {
@@ -259,6 +260,7 @@ impl Resource for AssignmentSlot {
         tag: 118,
         name: "care-team-slot",
     };
+    const ID_PARTS: usize = 2;
     type Event = SlotEvent;
 
     fn apply(state: Option<Self>, event: &SlotEvent, _: Timestamp) -> Self {

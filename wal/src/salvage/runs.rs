@@ -32,6 +32,8 @@ pub(super) struct SegmentRuns {
     pub(super) runs: Vec<Run>,
     /// The highest position that any frame in it states.
     pub(super) highest: u64,
+    /// The highest position that any frame in it states to have been durable.
+    pub(super) durable: u64,
 }
 
 /// Finds the runs of a segment, from its beginning to its end, over whatever lies between.
@@ -44,6 +46,7 @@ pub(super) fn find(
     let mut found = SegmentRuns {
         runs: Vec::new(),
         highest: 0,
+        durable: 0,
     };
     let failed = |source| Error::io("read", storage.describe(name))(source);
     let file = storage.open_read(name).map_err(failed)?;
@@ -58,6 +61,7 @@ pub(super) fn find(
             && header.segment == number
             && header.payload_is_sound(frame, seed)
             && (!header.is_data() || header.records(frame, &mut buffer).is_some());
+        found.durable = found.durable.max(header.durable);
         found.highest = found.highest.max(header.durable);
         if !sound {
             offset = at + 8;

@@ -8,9 +8,14 @@ use crate::storage::Storage;
 use crate::verdict::{Hole, Observation};
 use crate::window::{Window, nonzero};
 
-pub(super) const MISSING: &str = "the frame that belongs here is missing";
-pub(super) const OTHER_RECORDS: &str =
+pub(crate) const MISSING: &str = "the frame that belongs here is missing";
+pub(crate) const OTHER_RECORDS: &str =
     "the records in this segment are not those that the manifest lists";
+
+/// What is wrong with a file that ends before its records do, at this offset.
+pub(crate) fn ends_early(records_end: u64) -> String {
+    format!("the file ends here, but its records go on to offset {records_end}")
+}
 
 /// A place in a file, and what was found there.
 #[derive(Clone, Debug)]

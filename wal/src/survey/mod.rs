@@ -5,6 +5,6 @@ mod found;
 mod unlisted;
 mod walk;
 
-pub(crate) use found::{OpenSegment, Survey};
+pub(crate) use found::{MISSING, OTHER_RECORDS, OpenSegment, Survey, ends_early};
 pub(crate) use unlisted::orphan;
 pub(crate) use walk::{survey, survey_behind, survey_upto};

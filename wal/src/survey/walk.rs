@@ -5,7 +5,7 @@ mod passed;
 use std::io;
 use std::sync::Arc;
 
-use super::found::{FrameEnd, Location, OpenSegment, Survey, end_location, location};
+use super::found::{FrameEnd, Location, OpenSegment, Survey, end_location, ends_early, location};
 use super::unlisted::unlisted;
 use crate::error::Error;
 use crate::format::{self, Chain, FIRST_FRAME, LogId, SEGMENT_VERSION, to_u64, to_usize};
@@ -46,8 +46,7 @@ pub(crate) fn survey_behind(
     walk.read(manifest)
 }
 
-/// Reads what comes after `covered`, up to a position; what is behind that in the last segment is not
-/// looked at.
+/// Reads what comes after `covered`, up to a position; nothing that is behind that is looked at.
 pub(crate) fn survey_upto(
     storage: &dyn Storage,
     manifest: &Manifest,
@@ -152,6 +151,9 @@ impl<'a> Walk<'a> {
         let mut hole: Option<(Hole, Location)> = None;
         self.bytes_total = self.bytes_listed(manifest)?;
         for segment in &manifest.segments {
+            if self.has_all() {
+                break;
+            }
             let name = format::segment_name(segment.number);
             let found = match self.open(&name)? {
                 None => {
@@ -179,10 +181,12 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        let others = unlisted(self.storage, manifest)?;
-        (self.leftovers, self.given_up) = (others.leftovers, others.given_up);
-        if let Some(place) = others.fault {
-            return Ok(self.finish((Hole::Structure, place)));
+        if !self.has_all() {
+            let others = unlisted(self.storage, manifest)?;
+            (self.leftovers, self.given_up) = (others.leftovers, others.given_up);
+            if let Some(place) = others.fault {
+                return Ok(self.finish((Hole::Structure, place)));
+            }
         }
         let end = end_location(self.storage, manifest, self.last_frame);
         Ok(self.finish(hole.unwrap_or((Hole::Blank, end))))
@@ -200,7 +204,8 @@ impl<'a> Walk<'a> {
     fn bytes_listed(&self, manifest: &Manifest) -> Result<u64, Error> {
         let mut bytes = 0;
         for segment in &manifest.segments {
-            if self.passed_over(segment).is_some() {
+            let is_behind = segment.seal.is_some_and(|seal| seal.first > self.upto);
+            if is_behind || self.passed_over(segment).is_some() {
                 continue;
             }
             let name = format::segment_name(segment.number);
@@ -267,6 +272,7 @@ impl<'a> Walk<'a> {
         };
         self.bytes_done += limit;
         let found = match &segment.seal {
+            None if self.has_all() => SegmentScan::Whole,
             None => {
                 open.torn = self.rest(&mut window, open.end, length).map_err(failed)?;
                 match (behind, open.hole(fault)) {
@@ -314,10 +320,9 @@ impl<'a> Walk<'a> {
             return Ok(Some(location(self.storage, &name, offset, what)));
         }
         let limit = segment.seal.map_or(length, |seal| seal.length);
-        Ok((limit > length).then(|| {
-            let what = format!("the file ends here, but its records go on to offset {limit}");
-            location(self.storage, &name, length, what)
-        }))
+        let is_read_whole = segment.seal.is_none_or(|seal| seal.last <= self.upto);
+        Ok((is_read_whole && limit > length)
+            .then(|| location(self.storage, &name, length, ends_early(limit))))
     }
 
     /// Reads frames for as long as they follow each other.

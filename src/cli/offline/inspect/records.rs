@@ -19,7 +19,7 @@ use crate::base::digest::Digest;
 use crate::base::hex::hex;
 use crate::base::time::Timestamp;
 use crate::cli::exit::Failure;
-use crate::cli::output::Output;
+use crate::cli::output::{Output, existing};
 use crate::cli::table::{Column, Growing, left, right, time};
 use crate::domain::outbox::message::Message;
 use crate::domain::resource::Kind;
@@ -27,6 +27,9 @@ use crate::journal::record::{Record, RecordOutcome};
 
 /// Interval at which `--follow` looks for new records.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// How often a directory may be found away before `--follow` ends: one look may meet a moment between two states.
+const AWAY_MAX: u32 = 3;
 
 const COLUMNS: &[Column] = &[
     right("position"),
@@ -56,7 +59,8 @@ A resource is shown as KIND/ID; as KIND/#DIGEST if its identifier does not occur
 
 Exit codes:
   0  done
-  1  failed, for example because there is no log
+  1  failed, for example because there is no log, or with --follow because another directory is
+     in its place
   2  the arguments are wrong
   3  the log is damaged: file, offset and position are named
   5  it was written by another version of carebook, which is named")]
@@ -113,6 +117,13 @@ fn parse_resource(text: &str) -> Result<Named, String> {
 impl RecordsArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let from = self.from.unwrap_or(1);
+        if let Some(to) = self.to.filter(|to| *to < from) {
+            return Err(Failure::Arguments(format!(
+                "--to {to} is before --from {from}: no position lies between them"
+            )));
+        }
+        let directory = existing(&self.looking.data)?;
+        let mut away = 0;
         let mut reader = self.looking.reader(from)?;
         let reading = Reading::new("reading the log");
         reading.begin(&reader, from)?;
@@ -141,8 +152,22 @@ impl RecordsArgs {
             if end.stopped || !self.follow {
                 return Ok(());
             }
+            away = match directory.expect_in_place() {
+                Ok(()) => 0,
+                Err(_) if away < AWAY_MAX => away + 1,
+                Err(why) => return Err(self.moved(&why)),
+            };
             std::thread::sleep(LOOK_AGAIN);
         }
+    }
+
+    /// The failure where the directory is no longer the one that was opened.
+    fn moved(&self, why: &std::io::Error) -> Failure {
+        Failure::other(format!(
+            "the directory that was followed is no longer at {}: {why}; its commits are printed up to here; begin \
+             again to follow what is there now",
+            self.looking.data.display()
+        ))
     }
 
     fn look(

@@ -17,6 +17,7 @@ use crate::base::codec::DecodeError;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::base::time::Timestamp;
+use crate::catalogue;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
 use crate::cli::table::{Column, Growing, left, right, time};
@@ -83,6 +84,7 @@ pub(super) struct ResourceArgs {
 
 impl ResourceArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
+        self.expect_all_parts()?;
         if self.backwards {
             let key = self.kind.key(&self.id);
             return backwards::tell(&self.looking, self.kind, key, self.limit);
@@ -114,6 +116,23 @@ impl ResourceArgs {
             ));
         }
         Ok(())
+    }
+
+    /// Rejects an identifier with more or fewer parts than those of its kind have.
+    fn expect_all_parts(&self) -> Result<(), Failure> {
+        let parts = catalogue::resource(self.kind.tag).map_or(1, |kind| kind.id_parts());
+        let given = self.id.len();
+        if given == parts {
+            return Ok(());
+        }
+        let has = match parts {
+            1 => "1 part".to_owned(),
+            parts => format!("{parts} parts, each an argument"),
+        };
+        Err(Failure::Arguments(format!(
+            "the identifier of a {} has {has}, and not {given}",
+            self.kind.name
+        )))
     }
 
     /// Reads the history, and the first position of the log.
