@@ -19,6 +19,7 @@ pub struct Figures {
     first: AtomicU64,
     has_other_key: AtomicBool,
     has_weak_settings: AtomicBool,
+    has_lost_beginning: AtomicBool,
 }
 
 /// Values of the counters at one time.
@@ -51,6 +52,8 @@ pub struct Counted {
     pub has_other_key: u64,
     /// 1 while this process, which follows, does not take over since the stream's settings are too weak.
     pub has_weak_settings: u64,
+    /// 1 while messages are missing at the stream's beginning that are not listed as purged.
+    pub has_lost_beginning: u64,
 }
 
 /// Counts an append in flight, until it is dropped.
@@ -110,6 +113,12 @@ impl Figures {
         self.has_weak_settings.load(Ordering::Acquire)
     }
 
+    /// Notes whether messages are missing at the stream's beginning that are not listed as purged; returns what was noted
+    /// before.
+    pub(super) fn set_lost_beginning(&self, has_lost: bool) -> bool {
+        self.has_lost_beginning.swap(has_lost, Ordering::Relaxed)
+    }
+
     /// Notes whether the key of webhooks is another one here than that of the node that writes; returns what was
     /// noted before.
     pub fn set_other_key(&self, has_other: bool) -> bool {
@@ -134,6 +143,7 @@ impl Figures {
             first: load(&self.first),
             has_other_key: self.has_other_key.load(Ordering::Relaxed).into(),
             has_weak_settings: self.has_weak_settings.load(Ordering::Relaxed).into(),
+            has_lost_beginning: self.has_lost_beginning.load(Ordering::Relaxed).into(),
         }
     }
 }

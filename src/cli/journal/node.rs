@@ -21,6 +21,7 @@ use super::stop::{LOOK, Stop, TAKEOVER_WITHIN, TURN};
 use crate::engine::Engine;
 use crate::engine::role::Role;
 use crate::engine::role::writer_proof::WriterProof;
+use crate::stream::beginning::StreamBeginning;
 use crate::stream::connection::StreamInfo;
 use crate::stream::continuity::JournalContinuity;
 use crate::stream::error::StreamError;
@@ -39,6 +40,7 @@ pub struct Follower {
     log_id: [u8; 16],
     looked: Option<Instant>,
     continuity: JournalContinuity,
+    beginning: StreamBeginning,
     /// Minimum number of copies of the stream.
     replicas: u64,
     /// Whether a takeover is put off, which the thread that waits for the lease is told by it.
@@ -157,6 +159,7 @@ impl JournalArgs {
             log_id,
             looked: None,
             continuity: JournalContinuity::default(),
+            beginning: StreamBeginning::default(),
             replicas: self.place.journal_replicas,
             put_off: Arc::default(),
         };
@@ -337,6 +340,7 @@ impl Follower {
         self.looked = Some(Instant::now());
         let Ok(info) = connection.block(connection.info_now()) else {
             self.continuity.interrupt();
+            self.beginning.interrupt();
             return Ok(());
         };
         self.note_settings(&self.expect_settings(&info));
@@ -344,6 +348,7 @@ impl Follower {
             self.ask_up_to(engine, info.last)?;
         }
         let tail = self.reader.tail();
+        connection.block(self.beginning.check(&connection, &info, tail.log_id))?;
         if !self.continuity.check(&connection, tail, &info)? {
             return Ok(());
         }

@@ -123,6 +123,12 @@ impl JournalFigures {
                 "The first position that the journal's stream had when this process put its last snapshot; 0 before.",
                 counted.first,
             ),
+            (
+                "carebook_journal_beginning_lost",
+                "gauge",
+                "1 when messages are missing at the beginning of the journal's stream that are not listed as purged: no process could start on it.",
+                counted.has_lost_beginning,
+            ),
         ] {
             page.one(name, kind, help, value);
         }
