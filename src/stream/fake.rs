@@ -23,6 +23,9 @@ use super::settings::Names;
 /// Log id of all tests.
 pub(super) const LOG: [u8; 16] = [7; 16];
 
+/// When everything was stored.
+const TIME: &str = "2026-01-01T00:00:00Z";
+
 /// The server's content, and its behaviour.
 pub(super) struct Kept {
     pub(super) messages: Vec<Vec<u8>>,
@@ -43,6 +46,10 @@ pub(super) struct Kept {
     pub(super) first: u64,
     /// A sequence whose message is not shown.
     pub(super) hidden: Option<u64>,
+    /// How often a server that is behind answers a request that need not go to the leader, and does not have the key.
+    pub(super) lags: usize,
+    /// Number of messages by subject, as told of each stream.
+    pub(super) subjects: Value,
 }
 
 pub(super) struct Fake {
@@ -75,6 +82,8 @@ impl Fake {
             lost: 0,
             first: 1,
             hidden: None,
+            lags: 0,
+            subjects: Value::Null,
         }));
         let of_thread = Arc::clone(&kept);
         std::thread::spawn(move || {
@@ -168,6 +177,17 @@ fn serve(client: &TcpStream, kept: &Mutex<Kept>) -> Option<()> {
                 if std::mem::take(&mut kept.lock().cuts) {
                     return None;
                 }
+                if subject.starts_with("$JS.API.DIRECT.GET.") {
+                    let (head, body) = kept.lock().shown_directly();
+                    let (inbox, length) = (inbox.as_ref()?, head.len());
+                    let all = length + body.len();
+                    write!(
+                        writer,
+                        "HMSG {reply} {inbox} {length} {all}\r\n{head}{body}\r\n"
+                    )
+                    .ok()?;
+                    continue;
+                }
                 let payload = &all[head..all.len() - 2];
                 let headers = String::from_utf8_lossy(&all[..head]);
                 let Some(answer) = kept.lock().answer(subject, &headers, payload) else {
@@ -238,8 +258,27 @@ impl Kept {
         Some(json!({"stream": "CAREBOOK_tests", "seq": last + 1}))
     }
 
+    /// Returns headers and value of the key, as a server answers that may be behind.
+    fn shown_directly(&mut self) -> (String, String) {
+        let is_behind = self.lags > 0;
+        self.lags = self.lags.saturating_sub(1);
+        match self.key.as_ref().filter(|_| !is_behind) {
+            Some((revision, value)) => {
+                let head = format!(
+                    "NATS/1.0\r\nNats-Stream: x\r\nNats-Subject: x\r\nNats-Sequence: {revision}\r\n\
+                     Nats-Time-Stamp: {TIME}\r\n\r\n"
+                );
+                (head, String::from_utf8(value.clone()).unwrap())
+            }
+            None => (
+                "NATS/1.0 404 Message Not Found\r\n\r\n".to_owned(),
+                String::new(),
+            ),
+        }
+    }
+
     fn told(&self, api: &str, asked: &Value) -> Value {
-        let time = "2026-01-01T00:00:00Z";
+        let time = TIME;
         let shown = |sequence: u64, subject: &Value, bytes: &[u8]| {
             let data = BASE64_STANDARD.encode(bytes);
             json!({"message": {"subject": subject, "seq": sequence, "data": data, "time": time}})
@@ -250,12 +289,13 @@ impl Kept {
                 "config": {
                     "name": &api[5..], "subjects": [], "storage": "file", "retention": "limits",
                     "discard": "new", "num_replicas": 1, "max_bytes": self.bytes_max,
-                    "max_msgs_per_subject": 1, "max_age": TTL.as_nanos() as u64,
+                    "max_msgs_per_subject": 1, "max_age": TTL.as_nanos() as u64, "allow_direct": self.lags > 0,
                 },
                 "created": time,
                 "state": {
                     "messages": self.messages.len(), "bytes": self.bytes(), "consumer_count": 0,
                     "first_seq": self.first, "first_ts": time, "last_seq": self.messages.len(), "last_ts": time,
+                    "subjects": self.subjects,
                 },
             }),
             (false, Some(sequence)) => match self.messages.get(sequence as usize - 1) {
