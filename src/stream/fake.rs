@@ -48,6 +48,8 @@ pub(super) struct Kept {
     pub(super) hidden: Option<u64>,
     /// How often a server that is behind answers a request that need not go to the leader, and does not have the key.
     pub(super) lags: usize,
+    /// How long the bucket keeps its key.
+    pub(super) age: Duration,
     /// Number of messages by subject, as told of each stream.
     pub(super) subjects: Value,
 }
@@ -83,6 +85,7 @@ impl Fake {
             first: 1,
             hidden: None,
             lags: 0,
+            age: TTL,
             subjects: Value::Null,
         }));
         let of_thread = Arc::clone(&kept);
@@ -289,7 +292,7 @@ impl Kept {
                 "config": {
                     "name": &api[5..], "subjects": [], "storage": "file", "retention": "limits",
                     "discard": "new", "num_replicas": 1, "max_bytes": self.bytes_max,
-                    "max_msgs_per_subject": 1, "max_age": TTL.as_nanos() as u64, "allow_direct": self.lags > 0,
+                    "max_msgs_per_subject": 1, "max_age": self.age.as_nanos() as u64, "allow_direct": self.lags > 0,
                 },
                 "created": time,
                 "state": {

@@ -170,15 +170,8 @@ async fn bucket(connection: &Connection, replicas: usize) -> Result<Store, Strea
         what: format!("the bucket {name} of the writer's lease cannot be used: {error}"),
     };
     if let Ok(store) = context.get_key_value(name).await {
-        let status = store.status().await.map_err(|error| refused(&error))?;
-        let age = status.info.config.max_age;
-        if age != TTL {
-            return Err(refused(&format!(
-                "it keeps entries for {age:?}, and has to keep them for {TTL:?}"
-            )));
-        }
-        let stream = &status.info.config.name;
-        connection.keeps(stream, replicas as u64).await?;
+        let stream = format!("KV_{name}");
+        connection.keeps(&stream, replicas as u64).await?;
         return Ok(store);
     }
     let config = kv::Config {
@@ -552,6 +545,25 @@ mod tests {
             let known = TTL.saturating_sub(MARGIN);
             assert!(until.is_none_or(|until| until <= Instant::now() + known));
         }
+    }
+
+    #[test]
+    fn a_lease_that_the_servers_keep_for_another_time_is_not_taken_and_that_setting_is_named() {
+        let fake = Fake::with_room(1 << 20);
+        let link = hold(fake.connection(), "node", [1; 16]);
+        let faults = || link.connection().weaker_beside(1).unwrap();
+        assert_eq!(faults(), Vec::<String>::new());
+        fake.kept.lock().age = Duration::from_secs(60);
+        let taken = Lease::take_within(&link, &terms(), Duration::from_millis(300));
+        let Err(StreamError::Weak { stream, .. }) = taken else {
+            panic!("it was taken");
+        };
+        assert_eq!(stream, "KV_CAREBOOK_LEASE_tests");
+        let faults = faults();
+        assert!(
+            matches!(faults.as_slice(), [fault] if fault.contains("max_age is 60s")),
+            "{faults:?}"
+        );
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl JournalFigures {
             (
                 "carebook_journal_settings_weak",
                 "gauge",
-                "1 when this process, which follows, would not take over: the stream's settings are too weak.",
+                "1 when this process, which follows, would not take over: the settings of the stream, or of the lease's bucket, are too weak.",
                 counted.has_weak_settings,
             ),
         ] {
