@@ -48,6 +48,8 @@ pub(super) struct Kept {
     pub(super) hidden: Option<u64>,
     /// How often a server that is behind answers a request that need not go to the leader, and does not have the key.
     pub(super) lags: usize,
+    /// Whether there is no bucket, until one is created.
+    pub(super) has_no_bucket: bool,
     /// How long the bucket keeps its key.
     pub(super) age: Duration,
     /// Number of messages by subject, as told of each stream.
@@ -85,6 +87,7 @@ impl Fake {
             first: 1,
             hidden: None,
             lags: 0,
+            has_no_bucket: false,
             age: TTL,
             subjects: Value::Null,
         }));
@@ -209,6 +212,19 @@ fn refused(status: u16, code: u64, description: &str) -> Value {
     json!({"error": {"code": status, "err_code": code, "description": description}})
 }
 
+/// Returns what the server says of the account.
+fn account() -> Value {
+    json!({
+        "memory": 0, "storage": 0, "reserved_memory": 0, "reserved_storage": 0, "streams": 1, "consumers": 0,
+        "limits": {
+            "max_memory": -1, "max_storage": -1, "max_streams": -1, "max_consumers": -1,
+            "max_bytes_required": false, "max_ack_pending": -1, "memory_max_stream_bytes": -1,
+            "storage_max_stream_bytes": -1,
+        },
+        "api": {"total": 0, "errors": 0},
+    })
+}
+
 /// Returns the expected number in a header of this name.
 fn expected(headers: &str, name: &str) -> Option<u64> {
     let lines = headers.lines().filter_map(|line| line.split_once(": "));
@@ -223,8 +239,15 @@ impl Kept {
 
     fn answer(&mut self, subject: &str, headers: &str, payload: &[u8]) -> Option<Value> {
         let asked: Value = serde_json::from_slice(payload).unwrap_or_default();
+        if subject == "$JS.API.INFO" {
+            return Some(account());
+        }
         if let Some(api) = subject.strip_prefix("$JS.API.STREAM.") {
+            self.has_no_bucket &= !api.starts_with("CREATE.KV_");
             return Some(self.told(api, &asked));
+        }
+        if subject.starts_with("$KV.") && self.has_no_bucket {
+            return Some(refused(503, 10_059, "stream not found"));
         }
         if subject.starts_with("$KV.") {
             let revision = self.key.as_ref().map_or(0, |(revision, _)| *revision);
@@ -287,10 +310,14 @@ impl Kept {
             json!({"message": {"subject": subject, "seq": sequence, "data": data, "time": time}})
         };
         let none = || refused(404, 10_037, "no message found");
-        match (api.starts_with("INFO."), asked["seq"].as_u64()) {
+        let (what, name) = api.split_once('.').unwrap_or_default();
+        if self.has_no_bucket && name.contains("KV_") {
+            return refused(404, 10_059, "stream not found");
+        }
+        match (matches!(what, "INFO" | "CREATE"), asked["seq"].as_u64()) {
             (true, _) => json!({
                 "config": {
-                    "name": &api[5..], "subjects": [], "storage": "file", "retention": "limits",
+                    "name": name, "subjects": [], "storage": "file", "retention": "limits",
                     "discard": "new", "num_replicas": 1, "max_bytes": self.bytes_max,
                     "max_msgs_per_subject": 1, "max_age": self.age.as_nanos() as u64, "allow_direct": self.lags > 0,
                 },
