@@ -91,7 +91,9 @@ mod tests {
             info.config["num_replicas"] = json!(replicas);
             connection.block(beginning.check(&connection, &info, Some(log_id)))
         };
-        let gap = |missing, sequence| Err(StreamError::Gap { missing, sequence });
+        let gap = |missing: u64, sequence: u64| -> Result<(), StreamError> {
+            Err(StreamError::Gap { missing, sequence })
+        };
         assert_eq!(check(1, 1, LOG), Ok(()));
         assert_eq!(check(4, 1, LOG), gap(1, 4));
         // Where there are several copies, who says so may be behind.

@@ -152,7 +152,7 @@ impl Reader {
         Ok(Some(received))
     }
 
-    /// Requests messages by their sequences up to `last`, for at most [`ASKED_WITHIN`] and until one has no answer, and
+    /// Requests messages by their sequences up to `last`, for a second at most and until one has no answer, and
     /// calls `apply` with each. For a thread that may block.
     ///
     /// # Errors

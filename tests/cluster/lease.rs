@@ -85,7 +85,7 @@ fn settings_of_the_lease_s_bucket_with_which_nobody_would_take_over_are_told() {
     let is_weak = || following.metric("carebook_journal_settings_weak") == 1.0;
     keeps_for(Duration::from_secs(60));
     until("the standby says so", is_weak);
-    let (code, out, said) = cluster.journal("status", &[]);
+    let (code, out, said) = cluster.journal("status", &["--json"]);
     assert_eq!(code, Some(1), "{said}");
     assert!(out.contains("max_age is 60s"), "{out}");
     keeps_for(Duration::from_secs(8));
