@@ -200,8 +200,8 @@ pub trait Mark {
     fn put(&self);
 }
 
-/// Opens the directory as the copy of the stream: compares them, and fills up what it lacks. The
-/// visitor is shown everything, but its `end` is not called. The directory is marked once they belong together,
+/// Opens the directory as the copy of the stream: compares them, and fills up what it lacks, as far as the disk has
+/// room: who follows waits for more. The visitor is shown everything, but its `end` is not called. The directory is marked once they belong together,
 /// before the directory has anything that is not its own.
 ///
 /// # Errors
@@ -250,6 +250,8 @@ pub fn open<V: Shown>(
         create: options.create && log_id.is_some(),
         ..options
     };
+    let (disk, reserve) = (Arc::clone(&storage), options.reserve_bytes);
+    let has_room = || disk.free_bytes().unwrap_or(u64::MAX) >= reserve;
     let opened = Log::open(storage, options, &mut compared);
     let (mut log, report) = opened.map_err(|error| match error {
         Error::NoLog { .. } if log_id.is_none() => {
@@ -276,7 +278,7 @@ pub fn open<V: Shown>(
     let (before, upto) = begun.map_err(of_stream)?;
     mark.put();
     let mut reader = Reader::after(connection, before);
-    fill_up(&mut log, &mut reader, upto, visitor)?;
+    fill_up(&mut log, &mut reader, upto, visitor, &has_room)?;
     Ok(Opened {
         log,
         report,
@@ -315,7 +317,7 @@ fn record_at(log: &Log, position: u64) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// Takes messages into the directory, up to a sequence.
+/// Takes messages into the directory, up to a sequence, and for as long as there is room.
 ///
 /// # Errors
 /// When one is not what has to come, is refused by the visitor, or cannot be written.
@@ -324,9 +326,19 @@ pub fn fill_up<V: Shown>(
     reader: &mut Reader,
     upto: u64,
     visitor: &mut V,
+    has_room: &dyn Fn() -> bool,
 ) -> Result<(), Error> {
     let from = reader.tail().sequence;
     while reader.tail().sequence < upto {
+        if !has_room() {
+            let sequence = reader.tail().sequence;
+            tracing::warn!(
+                sequence,
+                upto,
+                "the disk has no room for all that the stream has"
+            );
+            break;
+        }
         let position = log.last_position() + 1;
         let until = Instant::now() + MESSAGE_WITHIN;
         let received = loop {
@@ -383,7 +395,9 @@ pub fn begin_to_write<V: Shown>(
         let of_stream = |error: StreamError| refused(0)(error.into());
         let connection = link.connection();
         let info = connection.block(connection.info()).map_err(of_stream)?;
-        fill_up(&mut opened.log, &mut opened.reader, info.last, visitor)?;
+        // A writer needs all of it, also with what is reserved.
+        let (log, reader) = (&mut opened.log, &mut opened.reader);
+        fill_up(log, reader, info.last, visitor, &|| true)?;
         let fenced = link.fence(opened.reader.tail(), opened.log_id);
         if connection.block(fenced).map_err(of_stream)? {
             let position = opened.log.last_position();
@@ -420,6 +434,32 @@ mod tests {
             refusal: None,
         };
         compared.judge(extent)
+    }
+
+    struct Unseen;
+
+    impl Visitor for Unseen {
+        fn record(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+            panic!("nothing is taken")
+        }
+    }
+
+    impl Shown for Unseen {
+        fn filling_up(&mut self, _: u64, _: u64) {}
+    }
+
+    #[test]
+    fn what_a_full_disk_has_no_room_for_stays_in_the_stream_and_hinders_no_start() {
+        let fake = Fake::with_room(64 << 20);
+        drop(fake.written(1, 3));
+        let directory = tempfile::tempdir().unwrap();
+        let storage = wal::open_dir(directory.path()).unwrap();
+        let (mut log, _) = Log::open(storage, Options::default(), &mut wal::Discard).unwrap();
+        let mut reader = Reader::after(&fake.connection(), Tail::beginning());
+        let filled = fill_up(&mut log, &mut reader, 4, &mut Unseen, &|| false);
+        assert!(filled.is_ok(), "{filled:?}");
+        assert_eq!(log.last_position(), 0);
+        assert_eq!(*reader.tail(), Tail::beginning(), "it is read later");
     }
 
     #[test]

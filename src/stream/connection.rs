@@ -316,14 +316,14 @@ impl Connection {
     }
 
     /// Checks that this stream, which stores data beside the journal, is stored in files and in at least `replicas`
-    /// copies.
+    /// copies, and that the lease's bucket forgets and takes entries as it has to.
     ///
     /// # Errors
     /// [`StreamError::Weak`] when it is not; another error when the servers do not answer.
     pub(super) async fn keeps(&self, stream: &str, replicas: u64) -> Result<(), StreamError> {
         let info = self.api(&format!("STREAM.INFO.{stream}"), &json!({})).await;
         let info = info.map_err(|error| self.failed("tell of what is beside the stream", error))?;
-        let faults = weaker_beside(&info["config"], replicas);
+        let faults = weaker_beside(&info["config"], &self.names, replicas);
         match faults.is_empty() {
             true => Ok(()),
             false => Err(StreamError::Weak {
@@ -333,7 +333,8 @@ impl Connection {
         }
     }
 
-    /// Returns each setting of the existing buckets beside the journal that could lose their content. Blocks.
+    /// Returns each setting of the existing buckets beside the journal that could lose their content, or
+    /// prevent a takeover. Blocks.
     ///
     /// # Errors
     /// When the servers do not answer.

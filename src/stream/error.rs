@@ -192,7 +192,8 @@ impl fmt::Display for StreamError {
             Self::Gap { missing, sequence } => write!(
                 f,
                 "the journal has a gap: message {missing} is missing, the next one is {sequence}. \
-                 {NOTHING_CHANGED}. Restore the stream from a copy that has it"
+                 {NOTHING_CHANGED}. Restore the stream from a copy that has it, or import the directory that \
+                 ends last into a journal of another name (`carebook journal create --from`)"
             ),
             Self::Foreign { expected, found } => write!(
                 f,

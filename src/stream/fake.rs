@@ -23,6 +23,9 @@ use super::settings::Names;
 /// Log id of all tests.
 pub(super) const LOG: [u8; 16] = [7; 16];
 
+/// When everything was stored.
+const TIME: &str = "2026-01-01T00:00:00Z";
+
 /// The server's content, and its behaviour.
 pub(super) struct Kept {
     pub(super) messages: Vec<Vec<u8>>,
@@ -43,6 +46,14 @@ pub(super) struct Kept {
     pub(super) first: u64,
     /// A sequence whose message is not shown.
     pub(super) hidden: Option<u64>,
+    /// How often a server that is behind answers a request that need not go to the leader, and does not have the key.
+    pub(super) lags: usize,
+    /// Whether there is no bucket, until one is created.
+    pub(super) has_no_bucket: bool,
+    /// How long the bucket keeps its key.
+    pub(super) age: Duration,
+    /// Number of messages by subject, as told of each stream.
+    pub(super) subjects: Value,
 }
 
 pub(super) struct Fake {
@@ -75,6 +86,10 @@ impl Fake {
             lost: 0,
             first: 1,
             hidden: None,
+            lags: 0,
+            has_no_bucket: false,
+            age: TTL,
+            subjects: Value::Null,
         }));
         let of_thread = Arc::clone(&kept);
         std::thread::spawn(move || {
@@ -168,6 +183,17 @@ fn serve(client: &TcpStream, kept: &Mutex<Kept>) -> Option<()> {
                 if std::mem::take(&mut kept.lock().cuts) {
                     return None;
                 }
+                if subject.starts_with("$JS.API.DIRECT.GET.") {
+                    let (head, body) = kept.lock().shown_directly();
+                    let (inbox, length) = (inbox.as_ref()?, head.len());
+                    let all = length + body.len();
+                    write!(
+                        writer,
+                        "HMSG {reply} {inbox} {length} {all}\r\n{head}{body}\r\n"
+                    )
+                    .ok()?;
+                    continue;
+                }
                 let payload = &all[head..all.len() - 2];
                 let headers = String::from_utf8_lossy(&all[..head]);
                 let Some(answer) = kept.lock().answer(subject, &headers, payload) else {
@@ -186,6 +212,19 @@ fn refused(status: u16, code: u64, description: &str) -> Value {
     json!({"error": {"code": status, "err_code": code, "description": description}})
 }
 
+/// Returns what the server says of the account.
+fn account() -> Value {
+    json!({
+        "memory": 0, "storage": 0, "reserved_memory": 0, "reserved_storage": 0, "streams": 1, "consumers": 0,
+        "limits": {
+            "max_memory": -1, "max_storage": -1, "max_streams": -1, "max_consumers": -1,
+            "max_bytes_required": false, "max_ack_pending": -1, "memory_max_stream_bytes": -1,
+            "storage_max_stream_bytes": -1,
+        },
+        "api": {"total": 0, "errors": 0},
+    })
+}
+
 /// Returns the expected number in a header of this name.
 fn expected(headers: &str, name: &str) -> Option<u64> {
     let lines = headers.lines().filter_map(|line| line.split_once(": "));
@@ -200,8 +239,15 @@ impl Kept {
 
     fn answer(&mut self, subject: &str, headers: &str, payload: &[u8]) -> Option<Value> {
         let asked: Value = serde_json::from_slice(payload).unwrap_or_default();
+        if subject == "$JS.API.INFO" {
+            return Some(account());
+        }
         if let Some(api) = subject.strip_prefix("$JS.API.STREAM.") {
+            self.has_no_bucket &= !api.starts_with("CREATE.KV_");
             return Some(self.told(api, &asked));
+        }
+        if subject.starts_with("$KV.") && self.has_no_bucket {
+            return Some(refused(503, 10_059, "stream not found"));
         }
         if subject.starts_with("$KV.") {
             let revision = self.key.as_ref().map_or(0, |(revision, _)| *revision);
@@ -238,24 +284,48 @@ impl Kept {
         Some(json!({"stream": "CAREBOOK_tests", "seq": last + 1}))
     }
 
+    /// Returns headers and value of the key, as a server answers that may be behind.
+    fn shown_directly(&mut self) -> (String, String) {
+        let is_behind = self.lags > 0;
+        self.lags = self.lags.saturating_sub(1);
+        match self.key.as_ref().filter(|_| !is_behind) {
+            Some((revision, value)) => {
+                let head = format!(
+                    "NATS/1.0\r\nNats-Stream: x\r\nNats-Subject: x\r\nNats-Sequence: {revision}\r\n\
+                     Nats-Time-Stamp: {TIME}\r\n\r\n"
+                );
+                (head, String::from_utf8(value.clone()).unwrap())
+            }
+            None => (
+                "NATS/1.0 404 Message Not Found\r\n\r\n".to_owned(),
+                String::new(),
+            ),
+        }
+    }
+
     fn told(&self, api: &str, asked: &Value) -> Value {
-        let time = "2026-01-01T00:00:00Z";
+        let time = TIME;
         let shown = |sequence: u64, subject: &Value, bytes: &[u8]| {
             let data = BASE64_STANDARD.encode(bytes);
             json!({"message": {"subject": subject, "seq": sequence, "data": data, "time": time}})
         };
         let none = || refused(404, 10_037, "no message found");
-        match (api.starts_with("INFO."), asked["seq"].as_u64()) {
+        let (what, name) = api.split_once('.').unwrap_or_default();
+        if self.has_no_bucket && name.contains("KV_") {
+            return refused(404, 10_059, "stream not found");
+        }
+        match (matches!(what, "INFO" | "CREATE"), asked["seq"].as_u64()) {
             (true, _) => json!({
                 "config": {
-                    "name": &api[5..], "subjects": [], "storage": "file", "retention": "limits",
+                    "name": name, "subjects": [], "storage": "file", "retention": "limits",
                     "discard": "new", "num_replicas": 1, "max_bytes": self.bytes_max,
-                    "max_msgs_per_subject": 1, "max_age": TTL.as_nanos() as u64,
+                    "max_msgs_per_subject": 1, "max_age": self.age.as_nanos() as u64, "allow_direct": self.lags > 0,
                 },
                 "created": time,
                 "state": {
                     "messages": self.messages.len(), "bytes": self.bytes(), "consumer_count": 0,
                     "first_seq": self.first, "first_ts": time, "last_seq": self.messages.len(), "last_ts": time,
+                    "subjects": self.subjects,
                 },
             }),
             (false, Some(sequence)) => match self.messages.get(sequence as usize - 1) {

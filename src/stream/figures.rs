@@ -19,6 +19,8 @@ pub struct Figures {
     first: AtomicU64,
     has_other_key: AtomicBool,
     has_weak_settings: AtomicBool,
+    has_weak_lease: AtomicBool,
+    has_lost_beginning: AtomicBool,
 }
 
 /// Values of the counters at one time.
@@ -49,8 +51,11 @@ pub struct Counted {
     pub first: u64,
     /// 1 while the key of webhooks is another one here than that of the node that writes.
     pub has_other_key: u64,
-    /// 1 while this process, which follows, does not take over since the stream's settings are too weak.
+    /// 1 while this process, which follows, does not take over since the settings of the stream, or of the lease's
+    /// bucket, are too weak.
     pub has_weak_settings: u64,
+    /// 1 while messages are missing at the stream's beginning that are not listed as purged.
+    pub has_lost_beginning: u64,
 }
 
 /// Counts an append in flight, until it is dropped.
@@ -110,6 +115,17 @@ impl Figures {
         self.has_weak_settings.load(Ordering::Acquire)
     }
 
+    /// Notes whether the settings of the lease's bucket prevent that this process takes the lease.
+    pub fn set_weak_lease(&self, has_weak: bool) {
+        self.has_weak_lease.store(has_weak, Ordering::Relaxed);
+    }
+
+    /// Notes whether messages are missing at the stream's beginning that are not listed as purged; returns what was noted
+    /// before.
+    pub(super) fn set_lost_beginning(&self, has_lost: bool) -> bool {
+        self.has_lost_beginning.swap(has_lost, Ordering::Relaxed)
+    }
+
     /// Notes whether the key of webhooks is another one here than that of the node that writes; returns what was
     /// noted before.
     pub fn set_other_key(&self, has_other: bool) -> bool {
@@ -133,7 +149,30 @@ impl Figures {
             snapshot_failures: load(&self.snapshot_failures),
             first: load(&self.first),
             has_other_key: self.has_other_key.load(Ordering::Relaxed).into(),
-            has_weak_settings: self.has_weak_settings.load(Ordering::Relaxed).into(),
+            has_weak_settings: (self.has_weak_settings()
+                || self.has_weak_lease.load(Ordering::Relaxed))
+            .into(),
+            has_lost_beginning: self.has_lost_beginning.load(Ordering::Relaxed).into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_weak_while_those_of_the_stream_or_of_the_lease_s_bucket_are() {
+        let figures = Figures::default();
+        let counted = |stream: bool, lease: bool| {
+            figures.set_weak_settings(stream);
+            figures.set_weak_lease(lease);
+            assert_eq!(figures.has_weak_settings(), stream);
+            figures.counted().has_weak_settings
+        };
+        assert_eq!(counted(false, false), 0);
+        assert_eq!(counted(true, false), 1);
+        assert_eq!(counted(false, true), 1);
+        assert_eq!(counted(true, true), 1);
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::append::{
     Appended, Appending, Attempt, KNOWN_WITHIN, Other, PAUSE, PAUSE_WHEN_FULL, Watched,
@@ -20,6 +20,9 @@ use super::figures::InFlight;
 
 /// How long after the stream last accepted a message it is believed to be unchanged.
 const SURE_FOR: Duration = Duration::from_secs(1);
+
+/// Timeout for a last look at the place of a message whose outcome is not known.
+const SHOWN_WITHIN: Duration = Duration::from_secs(3);
 
 /// A message in flight.
 pub(super) struct InFlightAppend {
@@ -187,7 +190,7 @@ impl<T: InFlightEvents> Flight<T> {
                 return Err(error);
             };
             self.told.tries_again(&what, false);
-            self.unless_too_late(&what)?;
+            self.unless_too_late(&what).await?;
             sleep(PAUSE).await;
         }
         self.sure = Some((Instant::now(), losses));
@@ -195,14 +198,32 @@ impl<T: InFlightEvents> Flight<T> {
         Ok(())
     }
 
-    /// Fails when the outcome of the oldest message did not become known in time.
-    fn unless_too_late(&self, why: &str) -> Result<(), StreamError> {
-        match Instant::now() < self.until {
-            true => Ok(()),
-            false => Err(StreamError::Unknown {
-                what: format!("no answer for {} s, {why}", KNOWN_WITHIN.as_secs()),
-            }),
+    /// Fails when the outcome of the oldest message did not become known in time. Looks at its place before: a process
+    /// that was suspended has not asked for all of that time, and may have been replaced.
+    async fn unless_too_late(&mut self, why: &str) -> Result<(), StreamError> {
+        if Instant::now() < self.until {
+            return Ok(());
         }
+        let (_, append) = &self.in_flight[0];
+        let (epoch, log_id) = (append.epoch, append.log_id);
+        let oldest = append.appending.clone();
+        let replaced = async {
+            let Ok(Some(Appended::Other(other))) = oldest.at_the_place().await else {
+                return None;
+            };
+            let is_later = other.by.as_ref().is_some_and(|(by, _)| *by > epoch);
+            if !is_later || other.log_id != Some(log_id) {
+                return None;
+            }
+            // The writer of that message may belong to another history.
+            let follows = oldest.until_it_follows().await.err();
+            let damage = follows.filter(StreamError::is_damage);
+            Some(damage.unwrap_or(StreamError::Fenced { by: other.by }))
+        };
+        let replaced = timeout(SHOWN_WITHIN, replaced).await;
+        Err(replaced.ok().flatten().unwrap_or(StreamError::Unknown {
+            what: format!("no answer for {} s, {why}", KNOWN_WITHIN.as_secs()),
+        }))
     }
 
     async fn hear(&mut self, answered: Answered) -> Result<(), StreamError> {
@@ -262,7 +283,7 @@ impl<T: InFlightEvents> Flight<T> {
         };
         self.is_unknown = true;
         self.told.tries_again(&why, false);
-        self.unless_too_late(&why)?;
+        self.unless_too_late(&why).await?;
         sleep(PAUSE).await;
         self.send_again().await
     }
@@ -411,6 +432,28 @@ mod tests {
                 assert_eq!(told(&flight), ["again"]);
             }
         });
+    }
+
+    #[test]
+    fn a_writer_whose_time_is_up_looks_whether_another_one_took_the_place() {
+        let fake = Fake::with_room(64 << 20);
+        let connection = fake.connection();
+        let late = |epoch| {
+            let mut flight = full(&connection, false);
+            flight.in_flight[0].1.epoch = epoch;
+            flight.until = Instant::now();
+            let unknown = Attempt::Unknown("no answer".to_owned());
+            connection.block(flight.judge(unknown)).unwrap_err()
+        };
+        assert!(matches!(late(0), StreamError::Unknown { .. }));
+        // The fence of epoch 1.
+        drop(fake.writer(1));
+        let other = late(0);
+        assert!(
+            matches!(&other, StreamError::Fenced { by: Some((1, node)) } if node == "node"),
+            "{other:?}"
+        );
+        assert!(matches!(late(1), StreamError::Unknown { .. }));
     }
 
     #[test]

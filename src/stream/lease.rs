@@ -35,6 +35,8 @@ const TRIED_EACH: Duration = Duration::from_millis(100);
 /// For how long after an unanswered attempt the key may still be that attempt's: its request may arrive late, and the
 /// key is then kept for a term.
 const OWN_WITHIN: Duration = Duration::from_secs(2 * TTL.as_secs());
+/// Timeout for the bucket, where the lease was not renewed for a term.
+const BUCKET_WITHIN: Duration = Duration::from_secs(5);
 /// Maximum number of attempts to take the lease from another process.
 const SEIZED_WITHIN: usize = 50;
 /// Name of the key.
@@ -149,7 +151,8 @@ enum Renewed {
     Yes(u64),
     /// The key has another revision, or does not exist.
     No,
-    Unknown,
+    /// It is not known, for this reason.
+    Unknown(String),
 }
 
 /// A lease that this process holds, until it gives the lease up.
@@ -170,15 +173,8 @@ async fn bucket(connection: &Connection, replicas: usize) -> Result<Store, Strea
         what: format!("the bucket {name} of the writer's lease cannot be used: {error}"),
     };
     if let Ok(store) = context.get_key_value(name).await {
-        let status = store.status().await.map_err(|error| refused(&error))?;
-        let age = status.info.config.max_age;
-        if age != TTL {
-            return Err(refused(&format!(
-                "it keeps entries for {age:?}, and has to keep them for {TTL:?}"
-            )));
-        }
-        let stream = &status.info.config.name;
-        connection.keeps(stream, replicas as u64).await?;
+        let stream = format!("KV_{name}");
+        connection.keeps(&stream, replicas as u64).await?;
         return Ok(store);
     }
     let config = kv::Config {
@@ -298,6 +294,7 @@ impl Lease {
             store: store.clone(),
             value: value.clone(),
             link: Arc::clone(link),
+            replicas: terms.replicas,
             revisions,
         };
         let keeping = link.connection().handle().spawn(keeping.run(stopped));
@@ -381,11 +378,15 @@ struct Keeping {
     store: Store,
     value: Bytes,
     link: Arc<JournalHandle>,
+    /// Minimum number of copies of the bucket.
+    replicas: usize,
     revisions: watch::Sender<u64>,
 }
 
 impl Keeping {
     async fn run(self, mut stopped: watch::Receiver<bool>) {
+        // Whether it was said that the lease is not renewed.
+        let mut is_told = false;
         loop {
             tokio::select! {
                 () = sleep(RENEWED_EACH) => {}
@@ -400,9 +401,10 @@ impl Keeping {
                 Renewed::Yes(revision) => {
                     self.revisions.send_replace(revision);
                     self.term.renewed(sent);
+                    is_told = false;
                 }
                 Renewed::No => self.make_again(sent).await,
-                Renewed::Unknown => {}
+                Renewed::Unknown(why) => self.is_not_renewed(sent, why, &mut is_told).await,
             }
         }
     }
@@ -413,7 +415,31 @@ impl Keeping {
         match timeout(ANSWER_WITHIN, changed).await {
             Ok(Ok(revision)) => Renewed::Yes(revision),
             Ok(Err(error)) if error.kind() == UpdateErrorKind::WrongLastRevision => Renewed::No,
-            Ok(Err(_)) | Err(_) => Renewed::Unknown,
+            Ok(Err(error)) => Renewed::Unknown(error.to_string()),
+            Err(_) => Renewed::Unknown("no answer".to_owned()),
+        }
+    }
+
+    /// Handles a renewal whose outcome is not known. Once none has succeeded for a term, the bucket itself may be gone.
+    /// Where no other process waits for the lease, nobody else creates it, and the next one that starts would depose
+    /// this process.
+    async fn is_not_renewed(&self, sent: Instant, why: String, is_told: &mut bool) {
+        let is_recent = self.term.age().is_some_and(|age| age <= TTL);
+        let connection = self.link.connection();
+        if is_recent || !connection.is_up() {
+            return;
+        }
+        let made = timeout(BUCKET_WITHIN, bucket(connection, self.replicas)).await;
+        let why = match made {
+            Ok(Ok(_)) => {
+                self.make_again(sent).await;
+                why
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => why,
+        };
+        if !std::mem::replace(is_told, true) {
+            tracing::warn!(error = %why, "the writer's lease was not renewed: another process may take over");
         }
     }
 
@@ -555,6 +581,69 @@ mod tests {
     }
 
     #[test]
+    fn a_lease_that_the_servers_keep_for_another_time_is_not_taken_and_that_setting_is_named() {
+        let fake = Fake::with_room(1 << 20);
+        let link = hold(fake.connection(), "node", [1; 16]);
+        let faults = || link.connection().weaker_beside(1).unwrap();
+        assert_eq!(faults(), Vec::<String>::new());
+        fake.kept.lock().age = Duration::from_secs(60);
+        let taken = Lease::take_within(&link, &terms(), Duration::from_millis(300));
+        let Err(StreamError::Weak { stream, .. }) = taken else {
+            panic!("it was taken");
+        };
+        assert_eq!(stream, "KV_CAREBOOK_LEASE_tests");
+        let faults = faults();
+        assert!(
+            matches!(faults.as_slice(), [fault] if fault.contains("max_age is 60s")),
+            "{faults:?}"
+        );
+    }
+
+    /// Takes the lease; nothing renews it by itself.
+    fn taken(link: &Arc<JournalHandle>, terms: Terms) -> Keeping {
+        let mut claim = Claim::new(link, terms);
+        let taken = link.connection().block(claim.take(Duration::from_secs(6)));
+        let taken = taken.unwrap().unwrap();
+        let (revisions, _) = watch::channel(taken.revision);
+        Keeping {
+            term: Arc::default(),
+            store: taken.store,
+            value: taken.value,
+            link: Arc::clone(link),
+            replicas: 1,
+            revisions,
+        }
+    }
+
+    #[test]
+    fn a_lease_whose_bucket_is_gone_for_a_term_is_made_again_and_not_relied_on() {
+        let fake = Fake::with_room(1 << 20);
+        let link = hold(fake.connection(), "node", [1; 16]);
+        let connection = link.connection();
+        let keeping = taken(&link, terms());
+        {
+            let mut kept = fake.kept.lock();
+            (kept.key, kept.has_no_bucket) = (None, true);
+        }
+        let mut is_told = false;
+        let renewed = connection.block(keeping.renew());
+        assert!(matches!(renewed, Renewed::Unknown(_)));
+        for (age, is_made) in [(TTL / 2, false), (TTL + RENEWED_EACH, true)] {
+            let sent = Instant::now();
+            keeping.term.renewed(sent.checked_sub(age).unwrap());
+            let why = "no answer".to_owned();
+            connection.block(keeping.is_not_renewed(sent, why, &mut is_told));
+            let kept = fake.kept.lock();
+            let value = kept.key.as_ref().map(|(_, value)| value.clone());
+            assert_eq!(value, is_made.then(|| keeping.value.to_vec()), "{age:?}");
+            assert_eq!((kept.has_no_bucket, is_told), (!is_made, is_made));
+        }
+        let renewed = connection.block(keeping.renew());
+        assert!(matches!(renewed, Renewed::Yes(2)));
+        assert!(!keeping.term.holds());
+    }
+
+    #[test]
     fn a_lease_that_was_made_again_is_not_relied_on_though_the_answer_was_lost() {
         let fake = Fake::with_room(1 << 20);
         let link = hold(fake.connection(), "node", [1; 16]);
@@ -565,17 +654,7 @@ mod tests {
             relies: true,
             replicas: 1,
         };
-        let mut claim = Claim::new(&link, terms);
-        let taken = connection.block(claim.take(Duration::from_secs(6)));
-        let taken = taken.unwrap().unwrap();
-        let (revisions, _current) = watch::channel(taken.revision);
-        let keeping = Keeping {
-            term: Arc::default(),
-            store: taken.store,
-            value: taken.value,
-            link: Arc::clone(&link),
-            revisions,
-        };
+        let keeping = taken(&link, terms);
         keeping.term.renewed(Instant::now());
         assert!(keeping.term.holds());
         {

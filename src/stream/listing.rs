@@ -126,18 +126,26 @@ pub struct SnapshotList {
 /// # Errors
 /// When the servers do not answer, or the value is no list.
 pub fn listed(connection: &Connection) -> Result<SnapshotList, StreamError> {
+    connection.block(read_list(connection))
+}
+
+/// Reads the list, from its leader.
+///
+/// # Errors
+/// The errors of [`listed`].
+pub(super) async fn read_list(connection: &Connection) -> Result<SnapshotList, StreamError> {
     let bucket = &connection.names().snapshots;
     // Servers need not answer a request for a message of a stream that they do not have, so the stream is checked
     // first.
     let info = format!("STREAM.INFO.KV_{bucket}");
-    match connection.block(connection.api(&info, &json!({}))) {
+    match connection.api(&info, &json!({})).await {
         Err(Unanswered::Refused { status: 404, .. }) => return Ok(SnapshotList::default()),
         Err(error) => return Err(error.into()),
         Ok(_) => {}
     }
     let subject = format!("STREAM.MSG.GET.KV_{bucket}");
     let body = json!({"last_by_subj": format!("$KV.{bucket}.{KEY}")});
-    let found = match connection.block(connection.stored(&subject, &body)) {
+    let found = match connection.stored(&subject, &body).await {
         // No list was stored yet.
         Err(StreamError::Missing { .. }) | Ok(None) => return Ok(SnapshotList::default()),
         Ok(Some(found)) => found,

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
 use super::barrier_rate::BarrierRate;
-use super::connection::Connection;
+use super::beginning::StreamBeginning;
+use super::connection::{Connection, StreamInfo};
 use super::error::StreamError;
 use super::handle::{JournalHandle, StoredMessage};
 use super::message::Content;
@@ -27,7 +28,7 @@ pub fn hold(connection: Arc<Connection>, node: &str, token: [u8; 16]) -> Arc<Jou
 }
 
 impl JournalHandle {
-    async fn look(&self) -> Result<(), StreamError> {
+    async fn look(&self) -> Result<StreamInfo, StreamError> {
         let before = self.room.free();
         let acknowledged = self.end_of_acknowledged();
         let info = self.connection.info_now().await?;
@@ -39,7 +40,7 @@ impl JournalHandle {
             .as_ref()
             .map(|builder| builder.tail.sequence);
         if self.has_in_flight() {
-            return Ok(());
+            return Ok(info);
         }
         // No server reports what other data the servers may store, so only a successful append shows that there is
         // room.
@@ -54,7 +55,21 @@ impl JournalHandle {
             // may come by itself.
             let _ = self.append(Content::Barrier).await;
         }
-        Ok(())
+        Ok(info)
+    }
+
+    /// Checks that nobody else has removed messages from the stream's beginning, and says so. A writer goes on: its
+    /// directory may be the only one that has them, and all that it acknowledges is in that directory, too.
+    async fn check_beginning(&self, beginning: &mut StreamBeginning, info: &StreamInfo) {
+        let log_id = self.builder.lock().as_ref().map(|builder| builder.log_id);
+        let checked = beginning.check(&self.connection, info, log_id).await;
+        if self.figures.set_lost_beginning(checked.is_err()) == checked.is_err() {
+            return;
+        }
+        match checked {
+            Err(error) => tracing::error!(%error, "no process can start on this stream any more"),
+            Ok(()) => tracing::info!("the stream begins where it has to again"),
+        }
     }
 
     /// Compares the message that was this process's last one at the check before with the one that the stream has
@@ -95,6 +110,7 @@ impl JournalHandle {
 
 async fn looks(link: Weak<JournalHandle>) {
     let mut known = None;
+    let mut beginning = StreamBeginning::default();
     loop {
         {
             let Some(link) = link.upgrade() else {
@@ -104,9 +120,13 @@ async fn looks(link: Weak<JournalHandle>) {
             if link.ended.get().is_some() {
                 return;
             }
-            if let Err(error) = link.look().await {
+            match link.look().await {
+                Ok(info) => link.check_beginning(&mut beginning, &info).await,
                 // It is unknown whether an append would succeed.
-                *link.trouble.lock() = Some(error.to_string().into());
+                Err(error) => {
+                    beginning.interrupt();
+                    *link.trouble.lock() = Some(error.to_string().into());
+                }
             }
         }
         sleep(LOOK).await;
@@ -194,6 +214,29 @@ mod tests {
             connection.block(link.check_stored(&mut known));
             let is_noticed = matches!(link.ended(), Some(StreamError::Replaced { .. }));
             assert_eq!(is_noticed, is_replaced, "{:?}", link.ended());
+        }
+    }
+
+    #[test]
+    fn a_writer_whose_stream_lost_its_beginning_says_so_and_goes_on() {
+        let fake = Fake::with_room(64 << 20);
+        // Nothing looks by itself.
+        let link = JournalHandle::new(fake.connection(), "node", [1; 16]);
+        let connection = link.connection();
+        let begun = connection.block(link.fence(&fake.tail(), LOG));
+        assert_eq!(begun, Ok(true));
+        let append = || connection.block(link.append(Content::Barrier));
+        assert_eq!(append(), Ok(()));
+        let mut beginning = StreamBeginning::default();
+        for (first, is_lost) in [(1, 0), (2, 1), (1, 0)] {
+            fake.kept.lock().first = first;
+            connection.block(async {
+                let info = link.look().await.unwrap();
+                link.check_beginning(&mut beginning, &info).await;
+            });
+            let counted = link.figures().counted();
+            assert_eq!(counted.has_lost_beginning, is_lost, "{first}");
+            assert_eq!(append(), Ok(()));
         }
     }
 }

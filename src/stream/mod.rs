@@ -10,7 +10,8 @@
 //! that wait for one, `barrier_rate` limits their number, `room` tells whether the stream takes more, and `figures`
 //! counts. `snapshot_store` keeps the journal's snapshots in the servers' object store, `listing` is the list of
 //! them, `purge` removes from the stream what they contain, and `extent` determines what is left. `reader` reads
-//! messages in order, and `continuity` checks that the stream still has what was read. `cache` compares the directory
+//! messages in order, and `continuity` checks that the stream still has what was read. `beginning` checks that nobody
+//! else has removed messages from the stream's beginning. `cache` compares the directory
 //! with the stream and adds what it lacks, and `bootstrap` fills an empty directory from a snapshot. `log` combines
 //! stream and directory into the log of an engine. `lease` determines when a standby takes over, and `lease_term` until
 //! when this process has the lease; `shown` visits what is there.
@@ -18,6 +19,7 @@
 
 mod append;
 mod barrier_rate;
+pub mod beginning;
 mod bootstrap;
 pub mod cache;
 pub mod chain;

@@ -23,6 +23,12 @@ const AHEAD: usize = 64;
 const FETCHED: i64 = 64;
 /// Pause after a failure.
 const PAUSE: Duration = Duration::from_millis(200);
+/// How long no message may be sent before the reader is silent.
+const SILENT: Duration = Duration::from_secs(1);
+/// How long messages may be requested by their sequences, while none is sent, before fetching begins again.
+const FETCHED_AGAIN_AFTER: Duration = Duration::from_secs(3);
+/// Maximum time for which messages are requested by their sequences before the caller's other checks.
+const ASKED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A message that was read and checked.
 #[derive(Clone, Debug)]
@@ -62,6 +68,10 @@ pub struct Reader {
     tail: Tail,
     /// Sequence of the last message that was requested by its sequence.
     asked: u64,
+    /// When a message was sent last, instead of requested by its sequence.
+    sent: Instant,
+    /// When the first message was requested successfully since then, or fetching began again.
+    missed: Option<Instant>,
 }
 
 impl Reader {
@@ -76,7 +86,15 @@ impl Reader {
             messages,
             tail,
             asked: 0,
+            sent: Instant::now(),
+            missed: None,
         }
+    }
+
+    /// Whether no message was sent for a while, so that one that is in the stream has to be requested.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.sent.elapsed() > SILENT
     }
 
     /// Returns the end of the messages read.
@@ -104,6 +122,7 @@ impl Reader {
                 return Err(StreamError::Refused { what });
             };
             // A message that was requested by its sequence comes once more.
+            (self.sent, self.missed) = (Instant::now(), None);
             if sequence > self.asked {
                 return self.checked(sequence, pending, payload).map(Some);
             }
@@ -124,8 +143,49 @@ impl Reader {
             Ok(None) | Err(_) => return Ok(None),
         };
         self.asked = sequence;
+        let missed = *self.missed.get_or_insert_with(Instant::now);
         // The answer does not include the number of later messages.
-        self.checked(sequence, u64::MAX, payload).map(Some)
+        let received = self.checked(sequence, u64::MAX, payload)?;
+        if missed.elapsed() > FETCHED_AGAIN_AFTER {
+            self.fetch_again();
+        }
+        Ok(Some(received))
+    }
+
+    /// Requests messages by their sequences up to `last`, for a second at most and until one has no answer, and
+    /// calls `apply` with each. For a thread that may block.
+    ///
+    /// # Errors
+    /// The errors of [`Reader::next`] and of `apply`.
+    pub fn ask_up_to<E: From<StreamError>>(
+        &mut self,
+        last: u64,
+        mut apply: impl FnMut(&Received) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let began = Instant::now();
+        while self.tail.sequence < last && began.elapsed() < ASKED_WITHIN {
+            let Some(received) = self.ask()? else {
+                break;
+            };
+            apply(&received)?;
+        }
+        Ok(())
+    }
+
+    /// Begins to fetch from the next message on: the server that has the consumer may hang, and another one may get the
+    /// new one.
+    fn fetch_again(&mut self) {
+        let next = self.tail.sequence + 1;
+        tracing::debug!(
+            next,
+            "reading the journal begins again, since nothing is sent"
+        );
+        let (sender, messages) = mpsc::channel(AHEAD);
+        self.task.abort();
+        let fetching = fetch(Arc::clone(&self.connection), next, sender);
+        self.task = self.connection.handle().spawn(fetching);
+        self.messages = messages;
+        self.missed = Some(Instant::now());
     }
 
     fn checked(
@@ -276,5 +336,62 @@ mod tests {
         assert!(reader.next(SOON).unwrap().is_none());
         assert!(reader.ask().unwrap().is_none());
         assert_eq!(*reader.tail(), fake.tail());
+    }
+
+    /// Returns a time that lies back by more than `long`.
+    fn before(long: Duration) -> Instant {
+        let long = long + Duration::from_millis(10);
+        Instant::now().checked_sub(long).unwrap()
+    }
+
+    /// Returns the sequences of what is asked for up to the end.
+    fn asked(reader: &mut Reader, last: u64) -> Vec<u64> {
+        let mut sequences = Vec::new();
+        let all = reader.ask_up_to(last, |received| {
+            sequences.push(received.sequence);
+            Ok::<(), StreamError>(())
+        });
+        assert_eq!(all, Ok(()));
+        sequences
+    }
+
+    #[test]
+    fn what_is_asked_for_is_not_taken_for_sent_so_it_is_asked_for_until_something_is_sent() {
+        let fake = Fake::with_room(64 << 20);
+        drop(fake.written(1, 4));
+        let connection = fake.connection();
+        let mut reader = Reader::after(&connection, Tail::beginning());
+        let (sender, messages) = mpsc::channel(AHEAD);
+        reader.task.abort();
+        reader.messages = messages;
+        assert!(!reader.is_silent());
+        reader.sent = before(SILENT);
+        assert_eq!(asked(&mut reader, 2), [1, 2]);
+        assert!(reader.is_silent(), "nothing was sent");
+        assert_eq!(asked(&mut reader, 5), [3, 4, 5]);
+        assert!(reader.is_silent(), "nothing was sent");
+        // Even one that was read already shows that the server sends.
+        let first = fake.kept.lock().messages[0].clone();
+        sender.try_send((1, 0, first.into())).unwrap();
+        assert!(reader.next(SOON).unwrap().is_none());
+        assert!(!reader.is_silent());
+        assert_eq!(reader.missed, None);
+    }
+
+    #[test]
+    fn where_nothing_is_sent_of_what_is_there_fetching_begins_again() {
+        let fake = Fake::with_room(64 << 20);
+        drop(fake.written(1, 4));
+        let connection = fake.connection();
+        let mut reader = Reader::after(&connection, Tail::beginning());
+        let (sender, messages) = mpsc::channel(AHEAD);
+        reader.messages = messages;
+        assert_eq!(asked(&mut reader, 2), [1, 2]);
+        assert!(!sender.is_closed(), "it may be sent yet");
+        reader.missed = Some(before(FETCHED_AGAIN_AFTER));
+        assert_eq!(asked(&mut reader, 4), [3, 4]);
+        assert!(sender.is_closed(), "another one is created");
+        let missed = reader.missed.unwrap();
+        assert!(missed.elapsed() < FETCHED_AGAIN_AFTER, "once in a while");
     }
 }

@@ -1,8 +1,11 @@
 //! The required settings of the stream, and what each weaker setting would lose.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use wal::Ancestor;
 
+use super::lease_term::TTL;
 use super::message::{HEADERS_BYTES, MESSAGE_BYTES_MAX};
 use crate::base::hex::hex;
 
@@ -131,8 +134,30 @@ pub fn is_importing(config: &Value) -> bool {
     !config["metadata"][IMPORT].is_null()
 }
 
-/// Returns each setting of the stream of a bucket, or of an object store, that could lose its content.
-pub(super) fn weaker_beside(config: &Value, replicas_min: u64) -> Vec<String> {
+/// Least room that the bucket of the lease must have for an entry, and for all, in bytes.
+const LEASE_BYTES: i64 = 16 << 10;
+
+/// Returns each setting of the lease's bucket with which the lease would not be forgotten in time, or not be renewed.
+fn lease_limits(config: &Value) -> Vec<String> {
+    let mut faults = Vec::new();
+    let age = Duration::from_nanos(config["max_age"].as_u64().unwrap_or(0));
+    if age != TTL {
+        faults.push(format!("max_age is {age:?}, and has to be {TTL:?}"));
+    }
+    for name in ["max_msg_size", "max_bytes"] {
+        let bytes = config[name].as_i64().unwrap_or(0);
+        if bytes > 0 && bytes < LEASE_BYTES {
+            faults.push(format!(
+                "{name} is {bytes}, and has to be {LEASE_BYTES} or more, or not set"
+            ));
+        }
+    }
+    faults
+}
+
+/// Returns each setting of the stream of a bucket, or of an object store, that could lose its content; of the lease's
+/// bucket also each that would prevent a takeover.
+pub(super) fn weaker_beside(config: &Value, names: &Names, replicas_min: u64) -> Vec<String> {
     let storage = config["storage"].as_str().unwrap_or_default();
     let replicas = config["num_replicas"].as_u64().unwrap_or(0);
     let mut faults = Vec::new();
@@ -141,6 +166,9 @@ pub(super) fn weaker_beside(config: &Value, replicas_min: u64) -> Vec<String> {
     }
     if replicas < replicas_min {
         faults.push(too_few(replicas, replicas_min));
+    }
+    if config["name"] == format!("KV_{}", names.bucket).as_str() {
+        faults.extend(lease_limits(config));
     }
     faults
 }
@@ -300,6 +328,38 @@ mod tests {
                 "{name}: {faults:?}"
             );
         }
+    }
+
+    #[test]
+    fn settings_of_the_lease_s_bucket_that_would_prevent_a_takeover_are_refused_by_their_names() {
+        let names = Names::of("main").unwrap();
+        let ages = u64::try_from(TTL.as_nanos()).unwrap();
+        let good = json!({
+            "name": "KV_CAREBOOK_LEASE_main", "storage": "file", "num_replicas": 3, "max_age": ages,
+            "max_msg_size": -1, "max_bytes": -1,
+        });
+        let faults = |config: &Value| weaker_beside(config, &names, 3);
+        assert_eq!(faults(&good), Vec::<String>::new());
+        for (name, value) in [
+            ("max_age", json!(60 * NANOS)),
+            ("max_age", json!(0)),
+            ("max_msg_size", json!(10)),
+            ("max_bytes", json!(1_000)),
+            ("storage", json!("memory")),
+            ("num_replicas", json!(1)),
+        ] {
+            let mut bad = good.clone();
+            bad[name] = value;
+            let found = faults(&bad);
+            assert!(
+                matches!(found.as_slice(), [fault] if fault.contains(name)),
+                "{name}: {found:?}"
+            );
+        }
+        // What is kept beside the journal for good has no age.
+        let mut other = good.clone();
+        (other["name"], other["max_age"]) = (json!("KV_CAREBOOK_SNAPSHOTS_main"), json!(0));
+        assert_eq!(faults(&other), Vec::<String>::new());
     }
 
     #[test]

@@ -12,12 +12,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::kv;
-use async_nats::jetstream::object_store::{self, Object, ObjectStore};
+use async_nats::jetstream::object_store::{self, GetErrorKind, Object, ObjectStore};
 use async_nats::jetstream::stream::StorageType;
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE;
 use futures_util::StreamExt as _;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use wal::storage::Storage;
 
 use super::connection::Connection;
@@ -29,6 +31,12 @@ use crate::base::hex::hex;
 
 /// Timeout for the next bytes of a snapshot.
 const BYTES_WITHIN: Duration = Duration::from_secs(15);
+/// Timeout until the server that answers has an object that the leader has.
+const FOUND_WITHIN: Duration = Duration::from_secs(5);
+/// Number of times that a snapshot is read until it counts as damaged: who sends it may be behind.
+const READ_MAX: usize = 3;
+/// Pause before a server is asked again that may be behind.
+const AGAIN: Duration = Duration::from_millis(200);
 /// Maximum rate of uploads, in bytes per second, so that batches are not delayed.
 const BYTES_A_SECOND: u64 = 32 << 20;
 
@@ -78,9 +86,18 @@ pub fn fetch<'a>(
             .get_object_store(&connection.names().snapshots)
             .await
             .map_err(|error| cannot(&error))?;
-        let got = timeout(BYTES_WITHIN, store.get(&snapshot.object)).await;
-        got.map_err(|error| cannot(&error))?
-            .map_err(|error| cannot(&error))
+        let until = Instant::now() + FOUND_WITHIN;
+        loop {
+            let got = timeout(BYTES_WITHIN, store.get(&snapshot.object)).await;
+            let got = got.map_err(|silent| cannot(&silent))?;
+            // Whichever server has a copy answers, also one that is behind.
+            let is_missed = matches!(&got, Err(error) if error.kind() == GetErrorKind::NotFound);
+            let may_come = is_missed && Instant::now() < until;
+            if !may_come || object_of(connection, snapshot).await?.is_none() {
+                break got.map_err(|error| cannot(&error));
+            }
+            sleep(AGAIN).await;
+        }
     })?;
     Ok(Download {
         connection,
@@ -210,16 +227,21 @@ pub fn put(
     let store = connection.block(places(connection, replicas))?;
     let newest = put_object(connection, &store, newest, of, ends)?;
     read_back(connection, &newest)?;
-    let is_good = |one: &ListedSnapshot| match read_back(connection, one) {
-        Ok(()) => true,
-        Err(error) => {
-            let covers = one.carried.covers;
-            tracing::warn!(%error, covers, "a snapshot is not listed any more");
-            false
+    let mut snapshots = vec![newest];
+    for one in list.snapshots {
+        if snapshots.len() == KEPT {
+            break;
         }
-    };
-    let before = list.snapshots.into_iter().filter(is_good);
-    list.snapshots = [newest].into_iter().chain(before).take(KEPT).collect();
+        // One that cannot be read just now may be whole: everything is tried again then.
+        match damage(connection, &one)? {
+            None => snapshots.push(one),
+            Some(error) => {
+                let covers = one.carried.covers;
+                tracing::warn!(%error, covers, "a snapshot is not listed any more");
+            }
+        }
+    }
+    list.snapshots = snapshots;
     // Objects that a successor stores are not among these yet.
     let there = connection.block(objects(connection, &store))?;
     list_again(link, &mut list)?;
@@ -232,16 +254,76 @@ pub fn put(
 /// # Errors
 /// When it differs, or cannot be read.
 pub fn read_back(connection: &Connection, snapshot: &ListedSnapshot) -> Result<(), StreamError> {
-    let mut download = fetch(connection, snapshot)?;
     let cannot = refused("a snapshot is not in the servers' object store as it was put there");
-    let read = io::copy(&mut download, &mut io::sink()).map_err(|error| cannot(&error))?;
-    match read == snapshot.carried.bytes {
-        true => Ok(()),
-        false => Err(cannot(&format!(
-            "it has {read} bytes, and {} were put there",
-            snapshot.carried.bytes
-        ))),
+    match damage(connection, snapshot)? {
+        None => Ok(()),
+        Some(what) => Err(cannot(&what)),
     }
+}
+
+/// Reads a snapshot back, and compares it with what was stored. Returns what is wrong with it: the leader does not have
+/// all of it, or its bytes are others each time; `None` when it is as it was stored.
+///
+/// # Errors
+/// When it cannot be read at present.
+fn damage(
+    connection: &Connection,
+    snapshot: &ListedSnapshot,
+) -> Result<Option<String>, StreamError> {
+    let bytes = snapshot.carried.bytes;
+    for tried in 1.. {
+        let Some(object) = connection.block(object_of(connection, snapshot))? else {
+            return Ok(Some("it is not there".to_owned()));
+        };
+        if !connection.block(has_all_parts(connection, &object))? {
+            return Ok(Some("it has not all of its parts".to_owned()));
+        }
+        let mut download = fetch(connection, snapshot)?;
+        let differs = match io::copy(&mut download, &mut io::sink()) {
+            Ok(read) if read == bytes => break,
+            Ok(read) => format!("it has {read} bytes, and {bytes} were put there"),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => error.to_string(),
+            Err(error) => {
+                let what = format!("a snapshot cannot be read from the object store: {error}");
+                return Err(StreamError::Unreachable { what });
+            }
+        };
+        if tried == READ_MAX {
+            return Ok(Some(differs));
+        }
+        thread::sleep(AGAIN);
+    }
+    Ok(None)
+}
+
+/// Returns what the leader of the object store has of a snapshot's object; `None` when it has none.
+async fn object_of(
+    connection: &Connection,
+    snapshot: &ListedSnapshot,
+) -> Result<Option<Value>, StreamError> {
+    let name = &connection.names().snapshots;
+    let subject = format!("STREAM.MSG.GET.OBJ_{name}");
+    let object = BASE64_URL_SAFE.encode(&snapshot.object);
+    let body = json!({"last_by_subj": format!("$O.{name}.M.{object}")});
+    let found = match connection.stored(&subject, &body).await {
+        Err(StreamError::Missing { .. }) => None,
+        found => found?,
+    };
+    let object = found.and_then(|(_, bytes)| serde_json::from_slice::<Value>(&bytes).ok());
+    Ok(object.filter(|object| object["deleted"] != true))
+}
+
+/// Whether the leader of the object store has all parts of an object.
+async fn has_all_parts(connection: &Connection, object: &Value) -> Result<bool, StreamError> {
+    let name = &connection.names().snapshots;
+    let id = object["nuid"].as_str().unwrap_or_default();
+    let part = format!("$O.{name}.C.{id}");
+    let asked = json!({"subjects_filter": part});
+    let info = connection
+        .api(&format!("STREAM.INFO.OBJ_{name}"), &asked)
+        .await?;
+    let count = info["state"]["subjects"][part.as_str()].as_u64();
+    Ok(count == object["chunks"].as_u64())
 }
 
 fn put_object(
@@ -350,4 +432,79 @@ async fn sweep(
         purged.map_err(|error| cannot(&error))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use wal::ForeignSnapshot;
+
+    use super::*;
+    use crate::stream::fake::{Fake, LOG};
+
+    fn snapshot() -> ListedSnapshot {
+        ListedSnapshot {
+            carried: ForeignSnapshot {
+                number: 1,
+                covers: 3,
+                upto: 3,
+                bytes: 9,
+                chain: [0; 16],
+            },
+            log_id: LOG,
+            first: 1,
+            object: "object".to_owned(),
+            digest: [0; 32],
+            of: (3, [0; 32]),
+        }
+    }
+
+    /// A server that has the object, which consists of two parts. It sends nothing of them.
+    fn stored() -> Fake {
+        let fake = Fake::with_room(64 << 20);
+        let object = json!({
+            "name": "object", "bucket": "CAREBOOK_SNAPSHOTS_tests", "nuid": "id", "size": 9, "chunks": 2,
+        });
+        let mut kept = fake.kept.lock();
+        kept.key = Some((3, object.to_string().into()));
+        kept.subjects = json!({"$O.CAREBOOK_SNAPSHOTS_tests.C.id": 2});
+        drop(kept);
+        fake
+    }
+
+    #[test]
+    fn a_snapshot_is_damaged_where_it_is_not_there_as_a_whole_and_not_where_nobody_sends_it() {
+        let fake = stored();
+        let connection = fake.connection();
+        let judged = || damage(&connection, &snapshot());
+        assert!(
+            matches!(judged(), Err(StreamError::Unreachable { .. })),
+            "{:?}",
+            judged()
+        );
+        fake.kept.lock().subjects = json!({"$O.CAREBOOK_SNAPSHOTS_tests.C.id": 1});
+        let what = judged().unwrap().unwrap();
+        assert!(what.contains("parts"), "{what}");
+        fake.kept.lock().key = None;
+        let what = judged().unwrap().unwrap();
+        assert!(what.contains("not there"), "{what}");
+        let read = read_back(&connection, &snapshot());
+        assert!(matches!(read, Err(StreamError::Refused { .. })), "{read:?}");
+    }
+
+    #[test]
+    fn a_snapshot_that_a_server_which_is_behind_does_not_have_yet_is_asked_for_again() {
+        let fake = stored();
+        let connection = fake.connection();
+        fake.kept.lock().lags = 2;
+        let fetched = fetch(&connection, &snapshot());
+        assert!(fetched.is_ok(), "{:?}", fetched.err());
+        assert_eq!(fake.kept.lock().lags, 0);
+        // What the leader does not have does not come.
+        {
+            let mut kept = fake.kept.lock();
+            (kept.key, kept.lags) = (None, 1);
+        }
+        assert!(fetch(&connection, &snapshot()).is_err());
+    }
 }

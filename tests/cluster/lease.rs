@@ -69,6 +69,33 @@ fn a_lease_that_is_given_up_is_free_at_once_also_where_the_answer_to_a_renewal_w
 }
 
 #[test]
+fn settings_of_the_lease_s_bucket_with_which_nobody_would_take_over_are_told() {
+    let Some((cluster, _world, writer, following)) = followed(1) else {
+        return;
+    };
+    let keeps_for = |age: Duration| {
+        cluster.with(async |context| {
+            let mut stream = context.get_stream("KV_CAREBOOK_LEASE_tests").await?;
+            let mut config = stream.info().await?.config.clone();
+            config.max_age = age;
+            context.update_stream(config).await?;
+            Ok(())
+        });
+    };
+    let is_weak = || following.metric("carebook_journal_settings_weak") == 1.0;
+    keeps_for(Duration::from_secs(60));
+    until("the standby says so", is_weak);
+    let (code, out, said) = cluster.journal("status", &["--json"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(out.contains("max_age is 60s"), "{out}");
+    keeps_for(Duration::from_secs(8));
+    until("the standby sees that", || !is_weak());
+    assert_eq!(cluster.journal("status", &[]).0, Some(0));
+    assert_eq!(writer.stop(), Some(0));
+    assert_eq!(following.stop(), Some(0));
+}
+
+#[test]
 fn a_standby_whose_takeover_meets_settings_that_were_just_changed_goes_on_following() {
     let Some((cluster, world, writer, following)) = followed(5) else {
         return;

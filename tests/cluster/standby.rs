@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{Cluster, PATIENCE, ask, ask_for, start_refused, until};
+use super::{Cluster, PATIENCE, STREAM, ask, ask_for, start_refused, until};
 use crate::support::{Answer, Client, Server, World};
 
 /// A node that follows, on a directory of its own; the key of webhooks is the writer's.
@@ -322,6 +322,23 @@ fn a_standby_ends_where_the_journal_has_lost_what_it_has_read() {
     };
     assert_eq!(ended, Some(3));
     assert!(said.contains("has lost what was acknowledged"), "{said}");
+}
+
+#[test]
+fn a_standby_ends_where_others_have_removed_the_journal_s_beginning() {
+    let purged = |cluster: &Cluster| {
+        cluster.with(async |context| {
+            let stream = context.get_stream(STREAM).await?;
+            stream.purge().sequence(3).await?;
+            Ok(())
+        });
+    };
+    let Some((ended, said)) = ended_by(purged) else {
+        return;
+    };
+    assert_eq!(ended, Some(3));
+    assert!(said.contains("message 1 is missing"), "{said}");
+    assert!(said.contains("create --from"), "{said}");
 }
 
 #[test]

@@ -129,8 +129,8 @@ fn told_to_stop_at_any_time_it_ends_with_0_whoever_holds_on_to_it() {
     }
 }
 
-#[test]
-fn told_to_stop_before_it_listens_it_ends_with_0() {
+/// Sends these signals, one after the other, to a server that starts: its exit code.
+fn signalled_while_it_starts(signals: &[&str]) -> Option<i32> {
     let world = World::new();
     // It waits for a journal that does not answer before it opens anything of its own.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -151,7 +151,20 @@ fn told_to_stop_before_it_listens_it_ends_with_0() {
         assert!(server.try_wait().unwrap().is_none());
         std::thread::sleep(Duration::from_millis(1));
     }
-    let told = Command::new("kill").arg(server.id().to_string()).status();
-    assert!(told.unwrap().success());
-    assert_eq!(server.wait().unwrap().code(), Some(0));
+    for signal in signals {
+        let mut kill = Command::new("kill");
+        let told = kill.arg(format!("-{signal}")).arg(server.id().to_string());
+        assert!(told.status().unwrap().success());
+    }
+    server.wait().unwrap().code()
+}
+
+#[test]
+fn told_to_stop_before_it_listens_it_ends_with_0() {
+    assert_eq!(signalled_while_it_starts(&["TERM"]), Some(0));
+}
+
+#[test]
+fn asked_for_a_snapshot_before_it_listens_it_goes_on_starting() {
+    assert_eq!(signalled_while_it_starts(&["USR1", "TERM"]), Some(0));
 }

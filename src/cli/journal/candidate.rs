@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use super::stop::{LOOK, Stop, TAKEOVER_WITHIN, TURN};
 use crate::engine::Engine;
+use crate::stream::error::StreamError;
 use crate::stream::handle::JournalHandle;
 use crate::stream::holder::Terms;
 use crate::stream::lease::{Claim, Lease};
@@ -36,7 +37,13 @@ impl Candidate {
                 thread::sleep(TURN);
                 continue;
             }
-            match claim.take_within(LOOK) {
+            let taken = claim.take_within(LOOK);
+            match &taken {
+                Ok(_) => self.link.figures().set_weak_lease(false),
+                Err(StreamError::Weak { .. }) => self.link.figures().set_weak_lease(true),
+                Err(_) => {}
+            }
+            match taken {
                 // It was learnt while the lease was asked for.
                 Ok(Some(lease)) if self.link.figures().has_weak_settings() => {
                     lease.give_up(self.link.connection());

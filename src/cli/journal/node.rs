@@ -21,6 +21,7 @@ use super::stop::{LOOK, Stop, TAKEOVER_WITHIN, TURN};
 use crate::engine::Engine;
 use crate::engine::role::Role;
 use crate::engine::role::writer_proof::WriterProof;
+use crate::stream::beginning::StreamBeginning;
 use crate::stream::connection::StreamInfo;
 use crate::stream::continuity::JournalContinuity;
 use crate::stream::error::StreamError;
@@ -32,20 +33,14 @@ use crate::stream::lease_term::{LeaseTerm, TTL};
 use crate::stream::reader::{Reader, Received};
 use crate::stream::settings::weaker;
 
-/// How long nothing may come of what is there until it is asked for.
-const SILENT: Duration = Duration::from_secs(1);
-/// So many messages are asked for at the most before other checks.
-const ASKED_MAX: usize = 256;
-
 /// What brings an engine that follows what was written.
 pub struct Follower {
     reader: Reader,
     link: Arc<JournalHandle>,
     log_id: [u8; 16],
     looked: Option<Instant>,
-    /// When a message came last.
-    came: Instant,
     continuity: JournalContinuity,
+    beginning: StreamBeginning,
     /// Minimum number of copies of the stream.
     replicas: u64,
     /// Whether a takeover is put off, which the thread that waits for the lease is told by it.
@@ -163,8 +158,8 @@ impl JournalArgs {
             link,
             log_id,
             looked: None,
-            came: Instant::now(),
             continuity: JournalContinuity::default(),
+            beginning: StreamBeginning::default(),
             replicas: self.place.journal_replicas,
             put_off: Arc::default(),
         };
@@ -295,33 +290,17 @@ impl Follower {
         let Some(received) = self.reader.next(within)? else {
             return Ok(false);
         };
-        self.apply(engine, &received)?;
+        apply(engine, &received)?;
+        if received.pending == 0 {
+            engine.heard(self.reader.tail().next - 1);
+        }
         Ok(true)
     }
 
     /// Asks for what is there and does not come, message by message: who sends messages may hang.
     fn ask_up_to(&mut self, engine: &Engine, last: u64) -> Result<(), Stop> {
-        for _ in 0..ASKED_MAX {
-            if self.reader.tail().sequence >= last {
-                break;
-            }
-            let Some(received) = self.reader.ask()? else {
-                break;
-            };
-            self.apply(engine, &received)?;
-        }
-        Ok(())
-    }
-
-    fn apply(&mut self, engine: &Engine, received: &Received) -> Result<(), Stop> {
-        self.came = Instant::now();
-        if let Some(records) = received.records() {
-            engine.apply(received.first, records.iter())?;
-        }
-        if received.pending == 0 {
-            engine.heard(self.reader.tail().next - 1);
-        }
-        Ok(())
+        self.reader
+            .ask_up_to(last, |received| apply(engine, received))
     }
 
     /// Checks that the settings of the stream, and those of the connected server, still meet the requirements of a
@@ -361,13 +340,15 @@ impl Follower {
         self.looked = Some(Instant::now());
         let Ok(info) = connection.block(connection.info_now()) else {
             self.continuity.interrupt();
+            self.beginning.interrupt();
             return Ok(());
         };
         self.note_settings(&self.expect_settings(&info));
-        if info.last > self.reader.tail().sequence && self.came.elapsed() > SILENT {
+        if info.last > self.reader.tail().sequence && self.reader.is_silent() {
             self.ask_up_to(engine, info.last)?;
         }
         let tail = self.reader.tail();
+        connection.block(self.beginning.check(&connection, &info, tail.log_id))?;
         if !self.continuity.check(&connection, tail, &info)? {
             return Ok(());
         }
@@ -381,4 +362,12 @@ impl Follower {
         engine.heard(last);
         Ok(())
     }
+}
+
+/// Has the engine apply the records of a message.
+fn apply(engine: &Engine, received: &Received) -> Result<(), Stop> {
+    if let Some(records) = received.records() {
+        engine.apply(received.first, records.iter())?;
+    }
+    Ok(())
 }

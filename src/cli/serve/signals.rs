@@ -20,7 +20,8 @@ use crate::http::tls::Tls;
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A guard for the start of the service: until it is dropped, SIGTERM and SIGINT end the process at once. No command
-/// was acknowledged yet, and a start may be interrupted anywhere.
+/// was acknowledged yet, and a start may be interrupted anywhere. SIGUSR1 does nothing yet: there is nothing to take a
+/// snapshot of.
 pub(super) struct Starting(Arc<AtomicBool>);
 
 impl Starting {
@@ -31,6 +32,8 @@ impl Starting {
             .build()?;
         let (mut terminate, mut interrupt) = {
             let _inside = runtime.enter();
+            // A handler stays installed even if nothing listens.
+            let _ = signal(SignalKind::user_defined1())?;
             (
                 signal(SignalKind::terminate())?,
                 signal(SignalKind::interrupt())?,

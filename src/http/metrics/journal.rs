@@ -85,7 +85,7 @@ impl JournalFigures {
             (
                 "carebook_journal_settings_weak",
                 "gauge",
-                "1 when this process, which follows, would not take over: the stream's settings are too weak.",
+                "1 when this process, which follows, would not take over: the settings of the stream, or of the lease's bucket, are too weak.",
                 counted.has_weak_settings,
             ),
         ] {
@@ -122,6 +122,12 @@ impl JournalFigures {
                 "gauge",
                 "The first position that the journal's stream had when this process put its last snapshot; 0 before.",
                 counted.first,
+            ),
+            (
+                "carebook_journal_beginning_lost",
+                "gauge",
+                "1 when messages are missing at the beginning of the journal's stream that are not listed as purged: no process could start on it.",
+                counted.has_lost_beginning,
             ),
         ] {
             page.one(name, kind, help, value);

@@ -1,0 +1,111 @@
+//! Whether the stream begins where the list beside it says, while a process runs.
+//!
+//! Messages that somebody else removes from the stream's beginning are missed by nobody who has read them, but no
+//! process can start on such a stream.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+
+use super::connection::{Connection, StreamInfo};
+use super::error::StreamError;
+use super::extent::{MAY_BE_OLD, has_copies};
+use super::listing::read_list;
+
+/// Timeout for the list.
+const LISTED_WITHIN: Duration = Duration::from_secs(2);
+
+/// What is known of the stream's beginning.
+#[derive(Debug, Default)]
+pub struct StreamBeginning {
+    /// The first message after those that are listed as purged, when the list was last read.
+    listed: u64,
+    /// Since when the stream begins after that one.
+    missing: Option<Instant>,
+}
+
+impl StreamBeginning {
+    /// Notes that nobody said anything of the stream for a while.
+    pub fn interrupt(&mut self) {
+        self.missing = None;
+    }
+
+    /// Checks that the stream, of which this was said just now, has all messages of this log that are not listed as
+    /// purged. Reads the list only where more messages are gone than it had. A purge is listed before it is done.
+    ///
+    /// # Errors
+    /// [`StreamError::Gap`] when messages are missing, and who says so cannot be behind.
+    pub async fn check(
+        &mut self,
+        connection: &Connection,
+        info: &StreamInfo,
+        log_id: Option<[u8; 16]>,
+    ) -> Result<(), StreamError> {
+        if info.first <= self.listed.max(1) {
+            self.missing = None;
+            return Ok(());
+        }
+        let Ok(Ok(list)) = timeout(LISTED_WITHIN, read_list(connection)).await else {
+            self.missing = None;
+            return Ok(());
+        };
+        // Entries of another log's id belong to an earlier stream.
+        let is_ours = |its: Option<[u8; 16]>| log_id.is_none() || its == log_id;
+        let purged = list.purged.filter(|end| is_ours(end.log_id));
+        self.listed = purged.map_or(0, |end| end.sequence) + 1;
+        if info.first <= self.listed {
+            self.missing = None;
+            return Ok(());
+        }
+        let since = *self.missing.get_or_insert_with(Instant::now);
+        match has_copies(info) && since.elapsed() < MAY_BE_OLD {
+            true => Ok(()),
+            false => Err(StreamError::Gap {
+                missing: self.listed,
+                sequence: info.first,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::stream::extent::tail_at;
+    use crate::stream::fake::{Fake, LOG};
+    use crate::stream::listing::{SnapshotList, write_list};
+
+    #[test]
+    fn messages_that_are_gone_from_the_beginning_are_missed_unless_they_are_listed_as_purged() {
+        let fake = Fake::with_room(64 << 20);
+        drop(fake.written(1, 4));
+        let connection = fake.connection();
+        let end = tail_at(&connection, &fake.tail(), 3).unwrap();
+        let mut beginning = StreamBeginning::default();
+        let mut check = |first: u64, replicas: u64, log_id: [u8; 16]| {
+            fake.kept.lock().first = first;
+            let mut info = connection.block(connection.info_now()).unwrap();
+            info.config["num_replicas"] = json!(replicas);
+            connection.block(beginning.check(&connection, &info, Some(log_id)))
+        };
+        let gap = |missing: u64, sequence: u64| -> Result<(), StreamError> {
+            Err(StreamError::Gap { missing, sequence })
+        };
+        assert_eq!(check(1, 1, LOG), Ok(()));
+        assert_eq!(check(4, 1, LOG), gap(1, 4));
+        // Where there are several copies, who says so may be behind.
+        assert_eq!(check(1, 3, LOG), Ok(()));
+        assert_eq!(check(4, 3, LOG), Ok(()));
+        let mut list = SnapshotList {
+            purged: Some(end),
+            ..SnapshotList::default()
+        };
+        assert_eq!(connection.block(write_list(&connection, &mut list)), Ok(()));
+        assert_eq!(check(4, 1, [8; 16]), gap(1, 4));
+        assert_eq!(check(4, 1, LOG), Ok(()));
+        assert_eq!(check(5, 1, LOG), gap(4, 5));
+    }
+}
