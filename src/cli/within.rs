@@ -4,16 +4,21 @@ use std::path::{Path, PathBuf};
 
 use super::exit::Failure;
 
-/// Refuses a flag's path in the data directory: whoever moves or removes that directory takes it along.
+/// Refuses a flag's path in a directory, which is said to be `what`: whoever moves or removes that one takes it along.
 ///
 /// # Errors
-/// When the path is, or would be, in the data directory or below it.
-pub(super) fn expect_apart(flag: &str, path: &Path, data: &Path) -> Result<(), Failure> {
-    match is_within(path, data) {
+/// When the path is, or would be, in that directory or below it.
+pub(super) fn expect_apart(
+    flag: &str,
+    path: &Path,
+    what: &str,
+    directory: &Path,
+) -> Result<(), Failure> {
+    match is_within(path, directory) {
         true => Err(Failure::other(format!(
-            "{flag} {} lies in the data directory {}: name another place. Nothing was changed",
+            "{flag} {} lies in {what} {}: name another place. Nothing was changed",
             path.display(),
-            data.display()
+            directory.display()
         ))),
         false => Ok(()),
     }

@@ -44,10 +44,9 @@ pub trait Resource:
     /// What can happen to it.
     type Event: Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static;
 
-    /// The older versions of its stored form, the first one first: the one place that converts older
-    /// stored forms to the present one. The number of its version
-    /// ([`version`](super::registered::version)) is one more than the number of these. A change of the
-    /// stored form adds the previous one here; `docs/changing-stored-types.md` says how.
+    /// The older versions of its stored form, the first one first: the one place that converts older stored forms to the
+    /// present one. The number of its version ([`version`](super::registered::version)) is one more than the number of
+    /// these. A change of the stored form adds the previous one here; `docs/changing-stored-types.md` says how.
     const OLDER: &'static [Older<Self, Self::Event>] = &[];
 
     /// The number of the parts of its identifier.

@@ -399,6 +399,8 @@ impl Salvage {
         for damage in breaks.damage(segments) {
             self.note(damage)?;
         }
+        // In the order of the log; what is no place in it comes first.
+        self.damage.sort_by_key(|damage| damage.position);
         Ok(())
     }
 

@@ -245,7 +245,8 @@ fn a_damaged_header_a_cut_segment_and_one_that_is_gone_are_all_told() {
     let (header, cut, gone) = (&names[1], &names[2], &names[4]);
     disk.flip(header, 20, 1);
     let bytes = disk.bytes(cut).unwrap();
-    disk.put(cut, &bytes[..bytes.len() - 8]);
+    let (_, end) = *frames(&bytes).last().unwrap();
+    disk.put(cut, &bytes[..end - 8]);
     disk.take_away(gone);
     let found = told(&disk);
     assert_eq!(found.len(), 3, "{found:?}");

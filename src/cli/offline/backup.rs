@@ -83,7 +83,7 @@ impl BackupArgs {
     }
 
     fn copy(&self) -> Result<wal::Backup, Failure> {
-        expect_apart("--to", &self.to, &self.data)?;
+        expect_apart("--to", &self.to, "the data directory", &self.data)?;
         let source = existing(&self.data)?;
         let target = empty_directory(&self.to)?;
         let bar = progress_bar(0, "copying");

@@ -166,7 +166,7 @@ impl CompactArgs {
     /// When the log is damaged, held, does not exist, or cannot be written.
     pub fn run(self) -> Result<(), Failure> {
         if let Some(archive) = &self.archive {
-            expect_apart("--archive", archive, &self.data)?;
+            expect_apart("--archive", archive, "the data directory", &self.data)?;
         }
         let opening = Opening {
             lanes: 1,

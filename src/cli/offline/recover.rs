@@ -89,7 +89,7 @@ impl RecoverArgs {
     fn recover(&self) -> Result<(), Failure> {
         let storage = existing(&self.data)?;
         if let Some(file) = &self.export {
-            expect_apart("--export", file, &self.data)?;
+            expect_apart("--export", file, "the data directory", &self.data)?;
         }
         if self.give_up_after.is_some() {
             expect_no_copy_to_cut(&self.data)?;

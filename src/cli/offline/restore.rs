@@ -18,6 +18,7 @@ use crate::cli::output::{
     Output, empty_directory, existing, left_unfinished, snapshot_rows, told_snapshots,
 };
 use crate::cli::tell::tell;
+use crate::cli::within::expect_apart;
 use crate::journal::record::Record;
 use crate::journal::snapshot::Summary;
 
@@ -110,6 +111,10 @@ impl RestoreArgs {
     }
 
     fn restore(&self) -> Result<(), Failure> {
+        expect_apart("--data", &self.data, "the source", &self.from)?;
+        if let Some(archive) = &self.archive {
+            expect_apart("--data", &self.data, "the archive", archive)?;
+        }
         let source = existing(&self.from)?;
         let archive = self.archive.as_deref().map(existing).transpose()?;
         let past =
@@ -246,6 +251,9 @@ fn failed(past: &Past, error: &wal::Error) -> Failure {
             (Failure::Damaged(_), Some(damage), None) => {
                 Failure::Damaged(format!("the log is damaged: {damage}. It was not changed"))
             }
+            (Failure::Damaged(sentence), None, _) => Failure::DamageTold(format!(
+                "{sentence}. It is not the source's: check the disk of the new directory"
+            )),
             (failure, ..) => failure,
         };
     }

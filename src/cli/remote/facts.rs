@@ -66,8 +66,8 @@ Examples:
   gunzip -c facts.ndjson.gz | carebook facts load - --data /srv/carebook
 
 The token is a system_workflow's with the permission facts:write. Sending the same facts again is \
-safe: facts that are stored already count as unchanged. With --data, a directory that is empty or \
-not there yet becomes a new log, which is told.
+safe: facts that are stored already count as unchanged, but for those that a rule of today makes \
+invalid. With --data, a directory that is empty or not there yet becomes a new log, which is told.
 
 Exit codes:
   0  every fact is applied or unchanged

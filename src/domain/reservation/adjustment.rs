@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::adjustment_event::{AdjustmentCameIn, PaymentChangeAdjustmentEvent};
 use super::adjustment_version_1;
 use crate::base::digest::Digest;
 use crate::base::json::AnyObject;
@@ -79,44 +80,6 @@ pub struct PaymentChangeAdjustment {
     pub updated_at: Timestamp,
     /// The payment; `None` until one is captured.
     pub payment: Option<CapturedPayment>,
-}
-
-/// The event that a fact comes in.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AdjustmentCameIn {
-    /// The adjustment's identifier.
-    pub id: Box<str>,
-    /// The fact's revision.
-    pub revision: Revision,
-    /// The facts.
-    pub fact: PaymentChangeAdjustmentFact,
-}
-
-/// The event that the mother's payment is captured.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PaymentCaptured {
-    /// The payment.
-    pub payment_id: PaymentId,
-    /// The provider that collected it.
-    pub provider_name: Ident,
-    /// The provider's data about it.
-    pub provider_context: AnyObject,
-    /// The workflow that is asked to continue the settlement.
-    pub workflow_request_id: Uuid,
-    /// The adjustment; `None` in events of version 1, as the amount is.
-    pub adjustment_id: Option<Ident>,
-    /// The amount that is paid, in won.
-    pub amount_krw: Option<Won>,
-}
-
-/// What can happen to an adjustment. New events go at the end: records store their index, and each has a
-/// line in `public_events!`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum PaymentChangeAdjustmentEvent {
-    /// A fact comes in; the first one creates the adjustment.
-    FactCameIn(Box<AdjustmentCameIn>),
-    /// The mother's payment is captured.
-    PaymentCaptured(Box<PaymentCaptured>),
 }
 
 impl Resource for PaymentChangeAdjustment {
@@ -484,6 +447,7 @@ pub(crate) mod samples {
 mod tests {
     use serde_json::{Value, json};
 
+    use super::super::adjustment_event::PaymentCaptured;
     use super::samples::{adjustment, pay, payment, service, with};
     use super::*;
     use crate::base::actor::{Actor, ActorKind};

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use uuid::Uuid;
 
-use super::adjustment::{AdjustmentCameIn, PaymentCaptured, PaymentChangeAdjustmentEvent};
+use super::adjustment_event::{AdjustmentCameIn, PaymentCaptured, PaymentChangeAdjustmentEvent};
 use crate::base::codec::{self, DecodeError};
 use crate::base::json::AnyObject;
 use crate::base::text::{Ident, PaymentId};

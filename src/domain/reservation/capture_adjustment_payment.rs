@@ -12,10 +12,8 @@ use uuid::Uuid;
 
 #[cfg(test)]
 use super::adjustment::CapturedPayment;
-use super::adjustment::{
-    ContinuationStatus, PaymentCaptured, PaymentChangeAdjustment, PaymentChangeAdjustmentBody,
-    PaymentChangeAdjustmentEvent,
-};
+use super::adjustment::{ContinuationStatus, PaymentChangeAdjustment, PaymentChangeAdjustmentBody};
+use super::adjustment_event::{PaymentCaptured, PaymentChangeAdjustmentEvent};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::AnyObject;

@@ -24,6 +24,7 @@
 //! ```
 
 pub mod adjustment;
+pub mod adjustment_event;
 mod adjustment_version_1;
 pub mod assign_caregiver;
 pub mod capture_adjustment_payment;

@@ -272,7 +272,7 @@ impl<'a> Walk<'a> {
         };
         self.bytes_done += limit;
         let found = match &segment.seal {
-            None if self.has_all() => SegmentScan::Whole,
+            _ if self.has_all() => SegmentScan::Whole,
             None => {
                 open.torn = self.rest(&mut window, open.end, length).map_err(failed)?;
                 match (behind, open.hole(fault)) {
@@ -282,7 +282,6 @@ impl<'a> Walk<'a> {
                     _ => SegmentScan::Whole,
                 }
             }
-            Some(_) if self.has_all() => SegmentScan::Whole,
             Some(seal) => match open
                 .difference(seal, fault, &mut window, length)
                 .map_err(failed)?

@@ -59,8 +59,8 @@ A resource is shown as KIND/ID; as KIND/#DIGEST if its identifier does not occur
 
 Exit codes:
   0  done
-  1  failed, for example because there is no log, or with --follow because another directory is
-     in its place
+  1  failed, for example because there is no log, or with --follow because
+     another directory is in its place
   2  the arguments are wrong
   3  the log is damaged: file, offset and position are named
   5  it was written by another version of carebook, which is named")]
@@ -116,7 +116,7 @@ fn parse_resource(text: &str) -> Result<Named, String> {
 
 impl RecordsArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let from = self.from.unwrap_or(1);
+        let from = self.from.unwrap_or(1).max(1);
         if let Some(to) = self.to.filter(|to| *to < from) {
             return Err(Failure::Arguments(format!(
                 "--to {to} is before --from {from}: no position lies between them"
