@@ -228,6 +228,7 @@ impl Lanes {
                 let _ = first.release.send(());
             }
         }
+        waiting.sweep_at = waiting.sweep_at.min(2 * waiting.tasks.len());
     }
 
     /// Waits until `position` is durable.

@@ -10,6 +10,7 @@ use crate::http::limits::portions::{Portioned, ResponseBudget};
 use crate::http::limits::request_room::{Begun, Charge, RequestRoomOf, head_bytes};
 use crate::http::limits::response_room::SMALL_BYTES_MAX;
 use crate::http::refused::HeadRefusal;
+use crate::http::request::body::pause_before_shedding;
 use crate::http::response;
 use crate::http::response::answer_body::{Answer, AnswerBody};
 use crate::http::service::Service;
@@ -50,12 +51,19 @@ impl Requests {
             Begun::Admitted(charge) => return Ok(self.handled(charge, request).await),
             Begun::Refused(charge) => (charge, HeadRefusal::Overloaded),
             // A client may send it again: nothing was done (RFC 9113 8.7).
-            Begun::Reset => return Err(h2::Reason::REFUSED_STREAM.into()),
+            Begun::Reset => {
+                drop(request);
+                pause_before_shedding().await;
+                return Err(h2::Reason::REFUSED_STREAM.into());
+            }
         };
         // The body is dropped unread.
         let (head, _) = request.into_parts();
         let answer = self.service.refused(&self.caller, &head, refusal);
         drop(head);
+        if refusal == HeadRefusal::Overloaded {
+            pause_before_shedding().await;
+        }
         let answer = charged(answer, charge);
         Ok(answer.map(|body| self.held.portioned(body, None)))
     }

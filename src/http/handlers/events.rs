@@ -20,7 +20,7 @@ use crate::engine::feed::{EventFilter, EventReader, NoPage, Page};
 use crate::http::caller::Caller;
 use crate::http::client_end::{ClientEnd, WatchedClient};
 use crate::http::limits::portions::ResponseBudget;
-use crate::http::limits::request_room::{Charge, RequestRoomOf};
+use crate::http::limits::request_room::RequestRoomOf;
 use crate::http::limits::response_room::ResponseRoom;
 use crate::http::read::min_position::{come_to, come_to_place};
 use crate::http::read::query::Query;
@@ -149,11 +149,11 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
         client: end.map(ClientEnd::watched),
         heartbeat: HEARTBEAT,
         told: page.next,
-        _charge: charge,
     };
     let durable = page.durable;
     tokio::spawn(follower.serve(page, judge));
-    at_position(stream_of(body), durable)
+    // A client may keep the stream open when its follower has ended.
+    at_position(stream_of(body.keeping(charge)), durable)
 }
 
 fn stream_of(body: Pieces) -> Answer {
@@ -329,8 +329,6 @@ struct Follower {
     heartbeat: Duration,
     /// The last event that was sent or skipped.
     told: EventId,
-    /// What the stream is charged, over HTTP/2.
-    _charge: Option<Charge>,
 }
 
 impl Follower {
@@ -539,7 +537,6 @@ mod tests {
             client: None,
             heartbeat: HEARTBEAT,
             told: page.next,
-            _charge: None,
         };
         (tokio::spawn(follower.serve(page, judge)), body)
     }

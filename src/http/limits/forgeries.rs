@@ -41,8 +41,8 @@ pub const FORGED_OF_CONNECTION_MAX: u32 = 16;
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Maximum number of unknown tokens that wait behind others of their connections, over all connections.
 pub const BEHIND_MAX: usize = 1_024;
-/// Maximum number of unknown tokens of one connection that wait behind another one.
-pub const BEHIND_OF_CONNECTION_MAX: usize = 32;
+/// Maximum number of unknown tokens of one connection that wait behind another one: all that it can have in flight.
+pub const BEHIND_OF_CONNECTION_MAX: usize = 128;
 /// Maximum number of remembered addresses that sent bad signatures.
 pub const NETWORKS_MAX: usize = 4_096;
 

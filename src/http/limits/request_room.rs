@@ -5,9 +5,9 @@
 //! A request is charged when its head has come, before it waits for anything, until the last byte of its response is
 //! taken, or until it ends otherwise: the charge is dropped with what it was made for. Where there is no room, one
 //! request of each connection goes on all the same, as one of HTTP/1 does: however much others take, nobody is kept
-//! from being served. Any other one is refused at once. A part of the budget is kept for such refusals, since they wait to be taken, too; when that is
-//! used up, a stream is reset instead, which holds nothing. A stream of events may stay open for ever, so it has a
-//! budget of its own, and leaves that of the requests when it begins.
+//! from being served. Any other one is refused. A part of the budget is kept for such refusals, since they wait to be
+//! taken, too; when that is used up, a stream is reset instead, which holds nothing. A stream of events may stay open
+//! for ever, so it has a budget of its own, and leaves that of the requests when it begins.
 //!
 //! An address (IPv6: a /64) may use a quarter of each budget, and only little while half of it is used, so that a few
 //! addresses do not keep others from being served.
@@ -208,7 +208,10 @@ pub fn head_bytes<B>(request: &Request<B>) -> usize {
     let fields = request.headers().iter();
     let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES);
     let target = request.uri().path_and_query();
-    fields.sum::<usize>() + target.map_or(0, |target| target.as_str().len())
+    let target = target.map_or(0, |target| target.as_str().len());
+    let authority = request.uri().authority();
+    let authority = authority.map_or(0, |authority| authority.as_str().len());
+    fields.sum::<usize>() + request.method().as_str().len() + authority + target
 }
 
 #[cfg(test)]
@@ -218,6 +221,23 @@ mod tests {
 
     fn address(number: u32) -> IpAddr {
         std::net::Ipv4Addr::from_bits(number).into()
+    }
+
+    #[test]
+    fn each_part_of_a_head_is_charged() {
+        let request = || {
+            Request::builder()
+                .method("POST")
+                .uri("https://localhost/events")
+        };
+        let small = head_bytes(&request().body(()).unwrap());
+        let field = head_bytes(&request().header("x", "12345").body(()).unwrap());
+        assert_eq!(field, small + 1 + 5 + FIELD_BYTES);
+        let uri = "https://localhost.example/events?after=1-0";
+        let target = head_bytes(&request().uri(uri).body(()).unwrap());
+        assert_eq!(target, small + ".example".len() + "?after=1-0".len());
+        let method = head_bytes(&request().method("POSTED").body(()).unwrap());
+        assert_eq!(method, small + 2);
     }
 
     /// Begins requests with heads of so many bytes until there is no room for one more; returns them.

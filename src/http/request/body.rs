@@ -30,11 +30,16 @@ const ARRIVING_AT_STOP: Duration = Duration::from_millis(600);
 /// Delay of a 429 for a command.
 const SHED_PAUSE: Duration = Duration::from_millis(20);
 
-/// Returns 429, after a pause. Without the pause, clients that retry at once would get so many 429s that little
-/// capacity is left for the commands that were admitted.
+/// Returns 429, after a pause.
 pub(in crate::http) async fn shed(problems: Problems) -> Answer {
-    sleep(SHED_PAUSE).await;
+    pause_before_shedding().await;
     problems.overloaded()
+}
+
+/// Waits as long as a 429 is delayed. Without the pause, clients that retry at once would get so many 429s that little
+/// capacity is left for the commands that were admitted.
+pub(in crate::http) async fn pause_before_shedding() {
+    sleep(SHED_PAUSE).await;
 }
 
 /// Returns the body of a request as JSON, or 415, 413, 408; or 503, if the service stops (which ends `feed`) before

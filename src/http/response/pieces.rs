@@ -4,6 +4,7 @@
 //! may end before its last piece: it looks for a piece, then whether the sender still exists, and a piece that comes
 //! between the two is lost silently.
 
+use std::any::Any;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -16,12 +17,29 @@ use tokio::sync::mpsc;
 #[must_use]
 pub fn pieces(most: usize) -> (mpsc::Sender<Bytes>, Pieces) {
     let (sender, receiver) = mpsc::channel(most);
-    (sender, Pieces(receiver))
+    let body = Pieces {
+        pieces: receiver,
+        _kept: None,
+    };
+    (sender, body)
 }
 
 /// A body that ends when its sender is dropped and all pieces are taken.
 #[derive(Debug)]
-pub struct Pieces(mpsc::Receiver<Bytes>);
+pub struct Pieces {
+    pieces: mpsc::Receiver<Bytes>,
+    /// What exists for as long as the body.
+    _kept: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Pieces {
+    /// Keeps `kept` for as long as the body exists, also after its sender has gone.
+    #[must_use]
+    pub fn keeping(mut self, kept: impl Send + Sync + 'static) -> Self {
+        self._kept = Some(Box::new(kept));
+        self
+    }
+}
 
 impl Body for Pieces {
     type Data = Bytes;
@@ -31,7 +49,7 @@ impl Body for Pieces {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let piece = self.0.poll_recv(context);
+        let piece = self.pieces.poll_recv(context);
         piece.map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
     }
 }
@@ -44,6 +62,17 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
+
+    #[test]
+    fn a_body_keeps_what_it_is_given_until_it_is_dropped_itself() {
+        let kept = std::sync::Arc::new(());
+        let (sender, body) = pieces(1);
+        let body = body.keeping(std::sync::Arc::clone(&kept));
+        drop(sender);
+        assert_eq!(std::sync::Arc::strong_count(&kept), 2);
+        drop(body);
+        assert_eq!(std::sync::Arc::strong_count(&kept), 1);
+    }
 
     #[tokio::test]
     async fn a_body_ends_after_its_last_piece_whenever_the_sender_is_dropped() {
