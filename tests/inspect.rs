@@ -471,6 +471,10 @@ fn what_names_nothing_that_there_could_be_is_refused_with_the_reason() {
             "--to 5 is before --from 10",
         ),
         (
+            &["records", "--from", "0", "--to", "0"],
+            "--to 0 is before --from 1",
+        ),
+        (
             &["resource", "payout-receipt-state", "a"],
             "payout-receipt-state has 3 parts, each an argument, and not 1",
         ),

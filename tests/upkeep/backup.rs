@@ -182,6 +182,14 @@ fn a_directory_is_restored_as_it_was_at_a_position_or_a_time() {
     assert_eq!(code, Some(1));
     assert!(err.contains("not empty"), "{err}");
     assert_eq!(run(&["verify", "--data", text(&data)]).0, Some(0));
+    // Nor into the source, with which it would be moved away or removed.
+    let inside = data.join("inside");
+    let (code, _, err) = run(&["restore", "--from", text(&data), "--data", text(&inside)]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(
+        err.contains("lies in the source") && !inside.exists(),
+        "{err}"
+    );
 }
 
 /// Two snapshots of a running server, after which its log lets go of what they cover.

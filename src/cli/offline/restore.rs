@@ -18,7 +18,7 @@ use crate::cli::output::{
     Output, empty_directory, existing, left_unfinished, snapshot_rows, told_snapshots,
 };
 use crate::cli::tell::tell;
-use crate::cli::within::expect_apart;
+use crate::cli::within::{expect_apart, is_within};
 use crate::journal::record::Record;
 use crate::journal::snapshot::Summary;
 
@@ -111,7 +111,10 @@ impl RestoreArgs {
     }
 
     fn restore(&self) -> Result<(), Failure> {
-        expect_apart("--data", &self.data, "the source", &self.from)?;
+        // The source itself is refused as a directory that is not empty.
+        if !is_within(&self.from, &self.data) {
+            expect_apart("--data", &self.data, "the source", &self.from)?;
+        }
         if let Some(archive) = &self.archive {
             expect_apart("--data", &self.data, "the archive", archive)?;
         }
