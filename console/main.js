@@ -12,17 +12,26 @@ import { PageHead } from './components/panel.js'
 import { pages } from './pages/pages.js'
 import { SignIn } from './pages/sign_in.js'
 
-/** To the first page that is for who has signed in, where the address has named none. @param {AbortSignal} signal */
+/**
+ * To the first page whose list has something for who has signed in, or else the first whose list they may read, where
+ * the address has named none.
+ * @param {AbortSignal} signal
+ */
 async function land(signal) {
+  let first = ''
   for (const { path, list } of pages) {
     if (!list) continue
-    const may = await get(list, { limit: 1 }, signal).then(() => true, () => false)
+    const answer = await get(list, { limit: 1 }, signal).catch(() => null)
     if (signal.aborted || location.hash) return
-    if (!may) continue
-    history.replaceState(null, '', link([path]))
-    look()
-    return
+    if (!answer) continue
+    first ||= path
+    if (answer.items.length === 0) continue
+    first = path
+    break
   }
+  if (!first) return
+  history.replaceState(null, '', link([first]))
+  look()
 }
 
 function Console() {

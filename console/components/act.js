@@ -58,7 +58,7 @@ export function Act({ label, about, explains, method, path, query, body, asksRea
     setSending(false)
   }
   return html`${isOffered ? html`<button type="button" class=${isGrave ? 'grave' : ''} aria-label=${about && `${label}: ${about}`} onClick=${open}>${label}</button>` : ''}
-    ${asked ? html`<${Dialog} title=${asked.label} close=${close} isBusy=${isSending}>
+    ${asked ? html`<${Dialog} title=${asked.label} close=${close} isBusy=${isSending} holds=${isSending || Boolean(shown) || mayBeDone(problem)}>
       ${asked.about ? html`<p class="id">${asked.about}</p>` : ''}
       ${shown ? html`${shown}<div class="actions"><button type="button" onClick=${close}>${t('action.close')}</button></div>` : html`<form class="stack" onSubmit=${act}>
         <p>${asked.explains}</p>

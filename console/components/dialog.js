@@ -12,11 +12,11 @@ const FIRST = 'form input:not([readonly]), form textarea:not([readonly]), form b
 const focus = (...elements) => /** @type {HTMLElement | null | undefined} */ (elements.find(Boolean))?.focus({ preventScroll: true })
 
 /**
- * While it is busy nothing closes it, and no step back or forward takes it away: what comes of it may be there to be
- * seen once only. Such a step is made when it is closed.
- * @param {{title: string, close: () => void, isBusy?: boolean, children: any}} props
+ * While it is busy nothing closes it. While it holds (from when it is busy until it is closed, where what it shows or
+ * repeats is nowhere else), no step back or forward takes it away. Such a step is made when it is closed.
+ * @param {{title: string, close: () => void, isBusy?: boolean, holds?: boolean, children: any}} props
  */
-export function Dialog({ title, close, isBusy = false, children }) {
+export function Dialog({ title, close, isBusy = false, holds = isBusy, children }) {
   const element = useRef(/** @type {HTMLDialogElement | null} */ (null))
   const id = useId()
   useEffect(() => {
@@ -38,13 +38,13 @@ export function Dialog({ title, close, isBusy = false, children }) {
     held.current = null
   }
   useLayoutEffect(() => {
-    if (!isBusy) {
+    if (!holds) {
       if (!held.current?.isLeft()) release()
       return
     }
     held.current ??= hold()
     return stay()
-  }, [isBusy])
+  }, [holds])
   useLayoutEffect(() => release, [])
   // What had the focus may be gone or disabled since.
   useEffect(() => {

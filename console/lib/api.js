@@ -45,8 +45,8 @@ export function address(path, query) {
   return text ? `${path}?${text}` : path
 }
 
-/** How long an answer is waited for, in milliseconds. What is sent may wait for 30 s in the service. */
-const PATIENCE = { read: 20_000, sent: 60_000 }
+/** How long an answer is waited for, in milliseconds. What is asked may wait for 30 s in the service. */
+const PATIENCE = { read: 40_000, sent: 60_000 }
 
 /** What is answered whoever asks. */
 const OPEN = ['/openapi.json', '/readyz']

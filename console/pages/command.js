@@ -183,8 +183,10 @@ function OneCommand({ operation, whole }) {
       const before = isReplay ? undefined : await stands(operation.id, answer.body)
       if (turn === asked.current) setTried({ answer, before, isReplay })
     } catch (error) {
-      setProblem(problemOf(error))
-      setTried(null)
+      if (turn === asked.current) {
+        setProblem(problemOf(error))
+        setTried(null)
+      }
     }
     setTrying(false)
   }

@@ -117,7 +117,7 @@ function AddWebhook({ close }) {
   }
   // What may have been made already is asked for once more as it is: its key stands for nothing else.
   const isFixed = isSending || mayBeDone(problem)
-  return html`<${Dialog} title=${t('webhooks.add')} close=${close} isBusy=${isSending}>
+  return html`<${Dialog} title=${t('webhooks.add')} close=${close} isBusy=${isSending} holds=${isSending || Boolean(made) || mayBeDone(problem)}>
     ${made ? html`<${Secret} secret=${made.secret} /><div class="actions"><a class="button primary" href=${link(['webhooks', made.subscriptionId])} onClick=${close}>${t('webhooks.open')}</a><button type="button" onClick=${close}>${t('action.close')}</button></div>`
     : html`<form class="stack" onSubmit=${add}>
       <label for="webhook-url">${t('field.url')}</label><input id="webhook-url" name="url" type="url" required readonly=${isFixed} placeholder="https://receiver.example.com/events" />

@@ -23,7 +23,7 @@ export function Statements({ query }) {
     { key: 'status', label: t('field.status'), show: (/** @type {any} */ one) => html`<${Status} value=${one.status} />` },
     { key: 'since', label: t('statements.since'), grow: 1.5, show: (/** @type {any} */ one) => html`<${Time} at=${one.updatedAt} />` },
     { key: 'for', label: t('statements.for'), show: (/** @type {any} */ one) => html`<span title=${one.updatedAt}>${ago(one.updatedAt, now.value)}</span>` },
-    { key: 'period', label: t('statements.period'), grow: 1.5, show: (/** @type {any} */ one) => html`<span class="number">${one.settlementPeriodStart} – ${one.settlementPeriodEnd}</span>` },
+    { key: 'period', label: t('statements.period'), grow: 1.5, show: (/** @type {any} */ one) => html`<span class="number"><span class="nowrap">${one.settlementPeriodStart}</span> – <span class="nowrap">${one.settlementPeriodEnd}</span></span>` },
     { key: 'by', label: t('field.requestedByActorProfileId'), grow: 1.2, wide: true, show: (/** @type {any} */ one) => html`<${Id} id=${one.requestedByActorProfileId} />` },
   ]
   /** @param {Event} event */

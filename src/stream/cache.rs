@@ -250,8 +250,12 @@ pub fn open<V: Shown>(
         create: options.create && log_id.is_some(),
         ..options
     };
-    let (disk, reserve) = (Arc::clone(&storage), options.reserve_bytes);
-    let has_room = || disk.free_bytes().unwrap_or(u64::MAX) >= reserve;
+    // The next segment is made as a whole, and not from what is reserved.
+    let needed = options
+        .reserve_bytes
+        .saturating_add(options.segment_bytes_max);
+    let disk = Arc::clone(&storage);
+    let has_room = || disk.free_bytes().unwrap_or(u64::MAX) >= needed;
     let opened = Log::open(storage, options, &mut compared);
     let (mut log, report) = opened.map_err(|error| match error {
         Error::NoLog { .. } if log_id.is_none() => {

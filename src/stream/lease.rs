@@ -430,15 +430,19 @@ impl Keeping {
             return;
         }
         let made = timeout(BUCKET_WITHIN, bucket(connection, self.replicas)).await;
+        let is_told = std::mem::replace(is_told, true);
         let why = match made {
             Ok(Ok(_)) => {
                 self.make_again(sent).await;
-                why
+                if !is_told {
+                    tracing::warn!(error = %why, "the writer's lease was not renewed for a term, and is looked for again");
+                }
+                return;
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => why,
         };
-        if !std::mem::replace(is_told, true) {
+        if !is_told {
             tracing::warn!(error = %why, "the writer's lease was not renewed: another process may take over");
         }
     }

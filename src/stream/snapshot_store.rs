@@ -232,13 +232,8 @@ pub fn put(
         if snapshots.len() == KEPT {
             break;
         }
-        // One that cannot be read just now may be whole: everything is tried again then.
-        match damage(connection, &one)? {
-            None => snapshots.push(one),
-            Some(error) => {
-                let covers = one.carried.covers;
-                tracing::warn!(%error, covers, "a snapshot is not listed any more");
-            }
+        if stays_listed(&damage(connection, &one), one.carried.covers) {
+            snapshots.push(one);
         }
     }
     list.snapshots = snapshots;
@@ -247,6 +242,23 @@ pub fn put(
     list_again(link, &mut list)?;
     connection.block(sweep(connection, &store, &list.snapshots, there, seen))?;
     Ok(list)
+}
+
+/// Whether an older snapshot stays listed, by what reading it back came to. One that cannot be read at present may be
+/// whole, so it stays; and it keeps no newer one, which was read back, from being listed. A purge reads all that are
+/// listed, so it does not begin until this one can be read again or newer ones have taken its place.
+fn stays_listed(read: &Result<Option<String>, StreamError>, covers: u64) -> bool {
+    match read {
+        Ok(None) => true,
+        Ok(Some(what)) => {
+            tracing::warn!(error = %what, covers, "a snapshot is not listed any more");
+            false
+        }
+        Err(error) => {
+            tracing::warn!(%error, covers, "an older snapshot cannot be read at present");
+            true
+        }
+    }
 }
 
 /// Reads a snapshot back, and compares it with what was stored.
@@ -323,7 +335,7 @@ async fn has_all_parts(connection: &Connection, object: &Value) -> Result<bool, 
         .api(&format!("STREAM.INFO.OBJ_{name}"), &asked)
         .await?;
     let count = info["state"]["subjects"][part.as_str()].as_u64();
-    Ok(count == object["chunks"].as_u64())
+    Ok(count.is_some() && count == object["chunks"].as_u64())
 }
 
 fn put_object(
@@ -490,6 +502,22 @@ mod tests {
         assert!(what.contains("not there"), "{what}");
         let read = read_back(&connection, &snapshot());
         assert!(matches!(read, Err(StreamError::Refused { .. })), "{read:?}");
+    }
+
+    #[test]
+    fn an_older_snapshot_that_nobody_sends_stays_listed_and_one_that_is_damaged_does_not() {
+        let fake = stored();
+        let connection = fake.connection();
+        let stays = || stays_listed(&damage(&connection, &snapshot()), 3);
+        assert!(stays());
+        // Without a number of parts it is not known to have all of them.
+        let unnumbered = json!({"name": "object", "nuid": "other"}).to_string();
+        let object = fake.kept.lock().key.replace((4, unnumbered.into()));
+        assert!(!stays());
+        fake.kept.lock().key = object;
+        assert!(stays());
+        fake.kept.lock().subjects = json!({"$O.CAREBOOK_SNAPSHOTS_tests.C.id": 1});
+        assert!(!stays());
     }
 
     #[test]

@@ -890,7 +890,7 @@ await step('a service that takes requests and says nothing is told as one that i
   const list = await silent('/settlement-statements')
   await go(page, '#/statements')
   await list.asked
-  await page.clock.fastForward(21_000)
+  await page.clock.fastForward(41_000)
   await page.locator('.listing .problem', { hasText: page.t('problem.unreachable') }).waitFor()
   await page.context().close()
 })

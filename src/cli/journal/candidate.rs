@@ -34,6 +34,8 @@ impl Candidate {
             let is_behind = self.engine.lag().is_none_or(|lag| lag.is_behind());
             let is_weak = self.link.figures().has_weak_settings();
             if is_behind || is_weak || !self.engine.has_disk_room() {
+                // What the last attempt found may have been mended; the next one tells.
+                self.link.figures().set_weak_lease(false);
                 thread::sleep(TURN);
                 continue;
             }

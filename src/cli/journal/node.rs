@@ -336,8 +336,14 @@ impl Follower {
         if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
             return Ok(());
         }
-        let connection = Arc::clone(self.link.connection());
+        let looked = self.look_now(engine);
+        // From its end, so that one that takes long leaves time for what comes in.
         self.looked = Some(Instant::now());
+        looked
+    }
+
+    fn look_now(&mut self, engine: &Engine) -> Result<(), Stop> {
+        let connection = Arc::clone(self.link.connection());
         let Ok(info) = connection.block(connection.info_now()) else {
             self.continuity.interrupt();
             self.beginning.interrupt();

@@ -6,8 +6,8 @@
 //! anew. Rejections, in the order tested: the facts by which the booking's charge is shared are
 //! unknown (404); the identifier is that of some booking's present charge, under a key that is forgotten
 //! by now (409); a sum exceeds 64 bits with the benefit (invalid; one that does so without it is refused
-//! with the request's shape). Where keys are forgotten, an identifier of an earlier charge, which
-//! another one has followed, is as good as new.
+//! with the request's shape). Where keys are forgotten, the identifier of an earlier charge, which
+//! another one has followed, finalizes a charge again.
 //!
 //! A charge rests on those facts and the policies alone. The booking itself need not be known here,
 //! and the branch is recorded as the request names it.
