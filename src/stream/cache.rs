@@ -200,6 +200,16 @@ pub trait Mark {
     fn put(&self);
 }
 
+/// Returns whether the disk has room for another segment beside the reserve: it is made as a whole, and not from what is
+/// reserved.
+fn room_for_a_segment(storage: &Arc<dyn Storage>, options: &Options) -> impl Fn() -> bool + use<> {
+    let needed = options
+        .reserve_bytes
+        .saturating_add(options.segment_bytes_max);
+    let disk = Arc::clone(storage);
+    move || disk.free_bytes().unwrap_or(u64::MAX) >= needed
+}
+
 /// Opens the directory as the copy of the stream: compares them, and fills up what it lacks, as far as the disk has
 /// room: who follows waits for more. The visitor is shown everything, but its `end` is not called. The directory is marked once they belong together,
 /// before the directory has anything that is not its own.
@@ -250,12 +260,7 @@ pub fn open<V: Shown>(
         create: options.create && log_id.is_some(),
         ..options
     };
-    // The next segment is made as a whole, and not from what is reserved.
-    let needed = options
-        .reserve_bytes
-        .saturating_add(options.segment_bytes_max);
-    let disk = Arc::clone(&storage);
-    let has_room = || disk.free_bytes().unwrap_or(u64::MAX) >= needed;
+    let has_room = room_for_a_segment(&storage, &options);
     let opened = Log::open(storage, options, &mut compared);
     let (mut log, report) = opened.map_err(|error| match error {
         Error::NoLog { .. } if log_id.is_none() => {
