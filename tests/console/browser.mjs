@@ -241,11 +241,12 @@ async function actAs(page, kind) {
   await page.locator('select.acting').selectOption(await option.getAttribute('value'))
 }
 
-await step('who may not see the figures lands on the first page that is for them, and is told so once', async () => {
+await step('who may not see the figures lands on the first page that has something for them, and is told so once', async () => {
   const page = linked
   await actAs(page, 'mother')
   await go(page, '')
-  await heading(page, page.t('statements.title'))
+  await heading(page, page.t('reservations.title'))
+  await page.waitForSelector('[data-row="0"]')
   let asked = 0
   page.on('request', (request) => { if (request.url().endsWith('/console/figures')) asked += 1 })
   await go(page, '#/')
@@ -286,8 +287,19 @@ await step('a command whose outcome is not known is kept for who has sent it: be
   await actAs(page, 'branch_manager')
   await unanswered.waitFor({ state: 'detached' })
   check((await typed('KEPT')).length === 0, 'another actor has what the first has sent')
+  // A late answer to what another actor has tried says nothing of what the first has sent.
+  await page.getByRole('button', { name: page.t('commands.example') }).click()
+  const [isTried, answer] = await holding(page, '**/settlement-deposit-requests?**')
+  await page.getByRole('button', { name: page.t('commands.try'), exact: true }).click()
+  await isTried
   await actAs(page, 'headquarters_administrator')
   await unanswered.waitFor()
+  const late = page.waitForResponse((response) => response.url().includes('dryRun'))
+  answer()
+  await (await late).finished()
+  await page.waitForTimeout(100)
+  check(await unanswered.isVisible(), 'what another actor has tried hides what may have been done')
+  check((await typed('KEPT')).join() === 'true', 'what another actor has tried lets what may have been done be changed')
   await page.route('**/settlement-deposit-requests', (route) => route.fulfill({ status: 401, contentType: 'application/json', body: '{"code":"authentication_required"}' }), { times: 1 })
   await sending.click()
   await page.fill('#token', token)
@@ -764,6 +776,15 @@ await step('a step back takes no secret away before it was seen', async () => {
   await page.keyboard.press('Escape')
   await page.waitForSelector('#tab-webhooks[aria-selected=true]')
   check((await page.locator('dialog').count()) === 0, 'the dialog is still there')
+  // Nor one that is in sight.
+  await go(page, `#/webhooks/${everywhere.webhook}`)
+  await page.getByRole('button', { name: page.t('webhooks.rotate') }).click()
+  await page.locator('dialog [type=submit]').click()
+  await page.waitForSelector('dialog[open] #secret')
+  await page.goBack()
+  check((await page.locator('dialog[open] #secret').count()) === 1, 'a secret in sight is taken away')
+  await page.keyboard.press('Escape')
+  await page.waitForSelector('#tab-webhooks[aria-selected=true]')
   await page.context().close()
 })
 
