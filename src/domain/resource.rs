@@ -175,8 +175,6 @@ crate::wire_enum! {
         ConsentVersions = "consent versions",
         /// A list: the payment-change adjustments that one mother has paid with one payment.
         CapturedPayment = "captured payment",
-        /// A list: the financial lifecycles whose last finalized charge has one identifier.
-        FinalizedCharge = "finalized charge",
     }
 }
 

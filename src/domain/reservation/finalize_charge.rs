@@ -4,10 +4,10 @@
 //! Resource: the booking's financial lifecycle. The charge's own identifier is the key, unique in
 //! the whole service: with other facts it is `charge_snapshot_reused`; another identifier finalizes
 //! anew. Rejections, in the order tested: the facts by which the booking's charge is shared are
-//! unknown (404); the identifier is that of some booking's present charge, under a key that is forgotten
+//! unknown (404); the identifier is that of the booking's present charge, under a key that is forgotten
 //! by now (409); a sum exceeds 64 bits with the benefit (invalid; one that does so without it is refused
 //! with the request's shape). Where keys are forgotten, the identifier of an earlier charge, which
-//! another one has followed, finalizes a charge again.
+//! another one has followed, finalizes a charge again, and so does that of another booking's charge.
 //!
 //! A charge rests on those facts and the policies alone. The booking itself need not be known here,
 //! and the branch is recorded as the request names it.
@@ -255,7 +255,7 @@ rejections! {
         /// It is not known how the charge is shared.
         ReservationFactsNotFound = Missing "reservation_facts_not_found" []
             "The financial facts of this reservation are not known.",
-        /// A present charge has the identifier, and is another one; its key is forgotten by now.
+        /// The present charge has the identifier, and is another one; its key is forgotten by now.
         ChargeSnapshotReused = Conflict "charge_snapshot_reused" []
             "The idempotency key was used before with other request content.",
         /// It was done before under a key that is forgotten by now; the engine finds that.
@@ -328,13 +328,14 @@ impl Operation for FinalizeCharge {
             return Err(Reason::ReservationFactsNotFound.into());
         };
         let key = body.finalized_charge_snapshot_id.as_str();
-        let id = Ident::from_trusted(key);
-        let finalized = FinancialLifecycle::all_finalized_as(&context.view, &id);
-        if finalized.iter().any(|it| command.says(&it.charge)) {
-            return Ok(Decision::ReplayOf(key.into()));
-        }
-        if !finalized.is_empty() {
-            return Err(Reason::ChargeSnapshotReused.into());
+        let present = lifecycle.map(|lifecycle| &lifecycle.charge);
+        if let Some(charge) =
+            present.filter(|charge| charge.finalized_charge_snapshot_id.as_str() == key)
+        {
+            return match command.says(charge) {
+                true => Ok(Decision::ReplayOf(key.into())),
+                false => Err(Reason::ChargeSnapshotReused.into()),
+            };
         }
         let shares = Shares {
             caregiver: facts.facts.caregiver_share_basis_points,
@@ -350,7 +351,7 @@ impl Operation for FinalizeCharge {
         };
         let event = FinancialLifecycleEvent::ChargeFinalized(Box::new(ChargeFinalized {
             reservation_booking_id: command.reservation_booking_id.clone(),
-            finalized_charge_snapshot_id: id,
+            finalized_charge_snapshot_id: Ident::from_trusted(key),
             branch_profile_id: body.branch_profile_id.clone(),
             service_type: body.service_type.clone(),
             captured_on: body.captured_on,
@@ -610,12 +611,7 @@ mod tests {
         let standing = lifecycle(&service);
         // The engine no longer knows the key, and the facts have changed since.
         let shares = json!({"caregiverShareBasisPoints": 1, "headquartersShareBasisPoints": 1});
-        service.fact(
-            "reservation-financial-facts",
-            "booking-1",
-            4,
-            shares.clone(),
-        );
+        service.fact("reservation-financial-facts", "booking-1", 4, shares);
         let again = finalize(&mut service, &charge());
         assert!(
             matches!(&again, Then::ReplayOf(key) if key == "snapshot-1"),
@@ -640,17 +636,11 @@ mod tests {
         ] {
             reused(finalize(&mut service, &with(&charge(), &[change])));
         }
-        // Another booking's charge is another one.
-        service.fact("reservation-financial-facts", "booking-2", 1, shares);
-        let elsewhere = [("reservationBookingId", "booking-2")];
-        reused(service.when(NAME, &elsewhere, &charge()));
-        assert_eq!(service.state::<FinancialLifecycle>(&["booking-2"]), None);
         assert_eq!(lifecycle(&service), standing);
-        // Once another charge has followed, nothing has the identifier of the first one any more.
+        // Once another charge has followed, the booking has the identifier of the first one no more.
         let next = [("finalizedChargeSnapshotId", json!("snapshot-2"))];
         finalize(&mut service, &with(&charge(), &next)).committed();
-        service.when(NAME, &elsewhere, &charge()).committed();
-        reused(finalize(&mut service, &charge()));
+        finalize(&mut service, &charge()).committed();
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::base::text::{BookingId, BranchProfileId, Ident};
 use crate::base::time::{Date, Timestamp};
 use crate::base::won::Won;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
-use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource};
+use crate::domain::resource::{Kind, Resource};
 use crate::domain::response_body::response_body;
 use crate::{public_events, wire_enum};
 
@@ -175,12 +175,6 @@ impl Resource for FinancialLifecycle {
         self.revision
     }
 
-    /// Returns the list of its charge's identifier. A list, and not a unique key: a directory in which
-    /// two bookings have charges of one identifier must still start.
-    fn secondary_keys(&self) -> Vec<IndexKey> {
-        vec![finalized_as(&self.charge.finalized_charge_snapshot_id)]
-    }
-
     fn validate(&self) -> Result<(), String> {
         if self.revision < Revision::FIRST {
             return Err(format!("a lifecycle at revision {}", self.revision));
@@ -209,22 +203,6 @@ public_events! {
         "branchSettlementKrw": Won = finalized.settlement.branch_settlement_krw,
         "hqSettlementKrw": Won = finalized.settlement.hq_settlement_krw,
     },
-}
-
-/// Returns the key of the list of the lifecycles whose last finalized charge has this identifier.
-fn finalized_as(finalized_charge_snapshot_id: &Ident) -> IndexKey {
-    IndexKey::new(Index::FinalizedCharge, &[finalized_charge_snapshot_id])
-}
-
-impl FinancialLifecycle {
-    /// Returns the lifecycles, of whichever bookings, whose last finalized charge has this identifier.
-    #[must_use]
-    pub fn all_finalized_as(
-        view: &ReadView<'_>,
-        finalized_charge_snapshot_id: &Ident,
-    ) -> Vec<Self> {
-        view.all_listed(finalized_as(finalized_charge_snapshot_id))
-    }
 }
 
 impl ChargeFinalized {
