@@ -1,6 +1,7 @@
 //! What the requests of HTTP/2 connections may take together, and what their heads may have.
 
 use std::convert::Infallible;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -98,8 +99,12 @@ fn requests_that_an_address_keeps_open_over_http_2_have_a_bound_and_their_end_ma
                 .header("x-more", "y".repeat(bearer.len() + 200))
                 .body(Empty::new().boxed_unsync())
                 .unwrap();
+            let begun = Instant::now();
             let status = sender.send_request(request).await.unwrap().status();
             connection.abort();
+            // A client that asks again at once would cost as much as one that is served.
+            let paused = begun.elapsed() >= Duration::from_millis(20);
+            assert!(paused || status != StatusCode::TOO_MANY_REQUESTS);
             status
         };
         let (told, mut answers) = mpsc::unbounded_channel();

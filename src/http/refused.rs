@@ -7,7 +7,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 
 use super::caller::Caller;
-use super::observed::{Ended, RequestOutcome, Times, observe, tell};
+use super::observed::{Ended, RequestOutcome, Times, observe};
 use super::request::request_id::{REQUEST_ID, request_id};
 use super::response::{self, Answer, Problems};
 use super::service::Service;
@@ -41,11 +41,6 @@ impl Service {
                 "The head of the request has more than 16 KiB or more than 100 fields.",
             ),
         };
-        self.metrics
-            .count(outcome.series, answer.status(), Duration::ZERO);
-        if let Some(code) = answer.body().code() {
-            self.metrics.count_refusal(code);
-        }
         let ended = Ended {
             method: &head.method,
             outcome: &outcome,
@@ -55,7 +50,7 @@ impl Service {
             took: Duration::ZERO,
             is_secure: caller.is_secure,
         };
-        tell(&self.upkeep, observed, &ended);
+        self.count_and_tell(observed, &ended);
         answer.headers_mut().insert(REQUEST_ID, request_id);
         self.dress(&mut answer, caller, head);
         match head.method == Method::HEAD {

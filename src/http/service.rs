@@ -23,7 +23,7 @@ use super::limits::forgeries::Forgeries;
 use super::limits::response_room::ResponseRoom;
 use super::metric_sources::MetricSources;
 use super::metrics::Metrics;
-use super::observed::{Ended, RequestOutcome, Times, observe, tell};
+use super::observed::{Ended, Observed, RequestOutcome, Times, observe, tell};
 use super::read::list_query::as_body;
 use super::request::authority::names_one_host;
 use super::request::body::{self, json_body, no_body, shed};
@@ -234,9 +234,7 @@ impl Service {
             self.unless_replaced(answer, &head, started).await
         };
         let took = started.elapsed();
-        self.metrics.count(outcome.series, answer.status(), took);
         if let Some(code) = answer.body().code() {
-            self.metrics.count_refusal(code);
             problem_body::charge(&mut answer, code, &self.outgoing);
         }
         let ended = Ended {
@@ -248,7 +246,7 @@ impl Service {
             took,
             is_secure: caller.is_secure,
         };
-        tell(&self.upkeep, observed, &ended);
+        self.count_and_tell(observed, &ended);
         if !body.is_end_stream() {
             let feed = self.engine.feed();
             let is_all = Box::pin(body::end(&mut body, &head.headers, feed)).await;
@@ -259,6 +257,16 @@ impl Service {
         answer.headers_mut().insert(REQUEST_ID, request_id);
         self.dress(&mut answer, caller, &head);
         answer
+    }
+
+    /// Counts a request, and tells of it in the log, the access log and the traces.
+    pub(super) fn count_and_tell(&self, observed: Option<Observed>, ended: &Ended<'_>) {
+        let status = ended.answer.status();
+        self.metrics.count(ended.outcome.series, status, ended.took);
+        if let Some(code) = ended.answer.body().code() {
+            self.metrics.count_refusal(code);
+        }
+        tell(&self.upkeep, observed, ended);
     }
 
     /// Gives a response the headers that every one has.

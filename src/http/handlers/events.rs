@@ -466,10 +466,11 @@ mod tests {
     use tokio::task::JoinHandle;
 
     use super::*;
+    use crate::base::actor::ActorKind;
     use crate::base::time::Timestamp;
     use crate::cli::token::signing::{SigningAlgorithm, SigningKey};
     use crate::domain::event::FACT_APPLIED;
-    use crate::http::response::pieces::Pieces;
+    use crate::http::limits::request_room::RequestRoom;
     use crate::journal::events::Event;
 
     #[tokio::test(start_paused = true)]
@@ -539,6 +540,50 @@ mod tests {
             told: page.next,
         };
         (tokio::spawn(follower.serve(page, judge)), body)
+    }
+
+    #[test]
+    fn a_stream_is_charged_until_its_body_is_gone_though_its_follower_has_ended() {
+        let engine = Arc::new(crate::engine::sample::engine());
+        let key = SigningKey::generate(SigningAlgorithm::EdDsa).unwrap();
+        let verifier = TokenVerifier::new(key.jwks().as_bytes(), "iss", "aud").unwrap();
+        let actor = Arc::new(Actor {
+            kind: ActorKind::SystemWorkflow,
+            permissions: vec!["events:read".into()],
+            ..Actor::nobody()
+        });
+        let streams = RequestRoom::default().of_connection([127, 0, 0, 1].into());
+        let left = || {
+            let mut charges = Vec::new();
+            while let Some(charge) = streams.stream() {
+                charges.push(charge);
+            }
+            charges.len()
+        };
+        let all = left();
+        let work = async {
+            let reader = Reader {
+                engine: &engine,
+                verifier: &Arc::new(verifier),
+                actor,
+                outgoing: &ResponseRoom::default(),
+                held: None,
+                streams: Some(&streams),
+                end: None,
+            };
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+            let answer = events(reader, None, &headers).await;
+            assert_eq!(answer.status(), StatusCode::OK);
+            let mut body = answer.into_body();
+            engine.end_feed();
+            while body.frame().await.is_some() {}
+            assert_eq!(left(), all - 1, "the body is there");
+            drop(body);
+            assert_eq!(left(), all);
+        };
+        crate::cli::runtime::on_lane(&engine, work).unwrap();
+        engine.shut_down().unwrap();
     }
 
     #[tokio::test(start_paused = true)]
