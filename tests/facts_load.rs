@@ -201,14 +201,20 @@ fn the_token_comes_from_a_file_or_the_environment_and_has_to_come_from_somewhere
     assert!(help.contains("CAREBOOK_TOKEN"), "{help}");
 }
 
-/// Something on the way has lost a line, and the rest went well.
-#[test]
-fn facts_of_which_the_server_does_not_tell_are_an_error() {
+/// Facts and a token to load them with, and what listens in the place of a server, with its URL.
+fn in_the_place_of_a_server() -> (World, TcpListener, String) {
     let world = World::new();
     write_facts(&world);
     std::fs::write(world.path("token"), world.workflow()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
+    (world, listener, url)
+}
+
+/// Something on the way has lost a line, and the rest went well.
+#[test]
+fn facts_of_which_the_server_does_not_tell_are_an_error() {
+    let (world, listener, url) = in_the_place_of_a_server();
     let serving = std::thread::spawn(move || {
         for less in [0, 1] {
             let (mut stream, _) = listener.accept().unwrap();
@@ -245,11 +251,7 @@ fn facts_of_which_the_server_does_not_tell_are_an_error() {
 
 #[test]
 fn a_server_that_ends_during_a_load_leaves_it_open_what_is_applied() {
-    let world = World::new();
-    write_facts(&world);
-    std::fs::write(world.path("token"), world.workflow()).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (world, listener, url) = in_the_place_of_a_server();
     let serving = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut piece = [0; 4096];

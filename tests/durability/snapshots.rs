@@ -421,8 +421,8 @@ fn deposit_and_forget(engine: &Engine, world: &World, clock: &SetClock) {
     assert_eq!(engine.figures().checkpoints.forgotten_keys, 1);
 }
 
-/// Commands under other keys between the use of a key and its being forgotten, and after that. A snapshot that begins with
-/// the first of them waits for two syncs: the key is forgotten in between.
+/// Commands under other keys between the use of a key and its being forgotten, and after that. A snapshot that begins
+/// with the first of them waits for two syncs: the key is forgotten in between.
 const BEFORE: usize = 40;
 const AFTER: usize = 10;
 /// Commands of a round, with the two records of the key.

@@ -7,25 +7,13 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use rand::Rng as _;
 use serde_json::{Value, json};
 
-use crate::support::{Server, World};
+use crate::support::{Server, World, office};
 
 /// A fact of an office's profile that changes again and again.
 const PATH: &str = "/branch-office-profiles/office-1";
 
 fn fact(revision: u64) -> Value {
-    json!({
-        "kind": "branch-office-profile",
-        "id": "office-1",
-        "revision": revision,
-        "facts": {
-            "displayName": format!("Office {revision}"),
-            "legalName": "Office",
-            "contactEmail": "office@example.com",
-            "primaryPhoneNumber": "+82212345678",
-            "addressLine": "Seoul",
-            "businessRegistrationReference": "reference-1",
-        },
-    })
+    office("office-1", revision)
 }
 
 /// Revisions from this one to that one, each a commit.

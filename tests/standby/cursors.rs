@@ -8,31 +8,14 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use carebook::cli::runtime::on_lane;
 use carebook::cli::serve::demo::load_samples;
 use carebook::engine::role::Role;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{feed, get, readers, records};
 use crate::support::inside::{Inside, Wanted};
-use crate::support::{PATIENCE, World};
+use crate::support::{PATIENCE, World, office};
 
 const HISTORY: &str = "/branch-office-profiles/office-2/history";
 const LIST: &str = "/branch-office-profiles";
-
-/// A fact of an office's profile, at this revision.
-fn office(id: &str, revision: u64) -> Value {
-    json!({
-        "kind": "branch-office-profile",
-        "id": id,
-        "revision": revision,
-        "facts": {
-            "displayName": format!("Office {revision}"),
-            "legalName": "Office",
-            "contactEmail": "office@example.com",
-            "primaryPhoneNumber": "+82212345678",
-            "addressLine": "Seoul",
-            "businessRegistrationReference": "reference-1",
-        },
-    })
-}
 
 /// A second page of what is at this path, as the writer has it: what asks for it, and its body.
 async fn second_page(writer: &Inside, token: &str, path: &str) -> (String, String) {

@@ -136,6 +136,23 @@ impl World {
     }
 }
 
+/// A fact of an office's profile, at this revision.
+pub fn office(id: &str, revision: u64) -> Value {
+    json!({
+        "kind": "branch-office-profile",
+        "id": id,
+        "revision": revision,
+        "facts": {
+            "displayName": format!("Office {revision}"),
+            "legalName": "Office",
+            "contactEmail": "office@example.com",
+            "primaryPhoneNumber": "+82212345678",
+            "addressLine": "Seoul",
+            "businessRegistrationReference": "reference-1",
+        },
+    })
+}
+
 /// An actor with nothing but a kind and a subject.
 pub fn actor(kind: ActorKind, subject: &str) -> Actor {
     Actor {
