@@ -125,6 +125,29 @@ impl Drop for Stage {
     }
 }
 
+/// What is not the only copy is removed once there is a newer one: not on a day that has none.
+#[test]
+fn on_a_day_whose_backup_fails_nothing_is_removed_and_the_newest_good_one_stays_the_nightly() {
+    let page = text("docs/runbook.md");
+    let sections = sections(&page);
+    let (_, content) = sections
+        .iter()
+        .find(|(known, _)| *known == "Backups")
+        .unwrap();
+    let blocks = blocks(content);
+    let daily = blocks[0].commands;
+    assert!(daily.contains("-mtime +14"), "{daily}");
+    let stage = Stage::new();
+    let printed = stage.play(&format!(
+        "set +e\nold=$BACKUPS/2020-01-01\nmkdir \"$old\"\ntouch -d '20 days ago' \"$old\"\n\
+         today=$BACKUPS/$(date +%F)\nmkdir \"$today\"\ntouch \"$today/kept\"\n{daily}\
+         printf '{MARK}%s %s %s\\n' $? \"$(readlink \"$BACKUPS/nightly\")\" \"$(ls \"$BACKUPS\" | head -n 1)\"\n"
+    ));
+    let (told, ended) = printed.split_once(MARK).unwrap();
+    assert!(told.contains("not empty"), "{told}");
+    assert_eq!(ended, "1 first 2020-01-01\n", "{told}");
+}
+
 /// Plays the section of this title.
 #[track_caller]
 fn does_what_it_says(title: &str) {
