@@ -211,8 +211,8 @@ fn room_for_a_segment(storage: &Arc<dyn Storage>, options: &Options) -> impl Fn(
 }
 
 /// Opens the directory as the copy of the stream: compares them, and fills up what it lacks, as far as the disk has
-/// room: who follows waits for more. The visitor is shown everything, but its `end` is not called. The directory is marked once they belong together,
-/// before the directory has anything that is not its own.
+/// room: who follows waits for more. The visitor is shown everything, but its `end` is not called. The directory is
+/// marked once they belong together, before the directory has anything that is not its own.
 ///
 /// # Errors
 /// Those of [`Log::open`]; [`Error::Visitor`] with a [`StreamError`] when directory and stream do
@@ -469,6 +469,25 @@ mod tests {
         assert!(filled.is_ok(), "{filled:?}");
         assert_eq!(log.last_position(), 0);
         assert_eq!(*reader.tail(), Tail::beginning(), "it is read later");
+    }
+
+    #[test]
+    fn there_is_room_where_the_largest_segment_fits_beside_the_reserve() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage = wal::open_dir(directory.path()).unwrap();
+        let free = storage.free_bytes().unwrap();
+        let has_room = |reserve_bytes: u64, segment_bytes_max: u64| {
+            let options = Options {
+                reserve_bytes,
+                segment_bytes_max,
+                ..Options::default()
+            };
+            room_for_a_segment(&storage, &options)()
+        };
+        assert!(has_room(0, 1));
+        // What others write meanwhile is less than that.
+        assert!(!has_room(free, free / 2) && !has_room(free / 2, free));
+        assert!(!has_room(u64::MAX, 1));
     }
 
     #[test]

@@ -262,6 +262,8 @@ impl Lanes {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
 
     #[tokio::test]
@@ -277,14 +279,37 @@ mod tests {
             let mut gone = Box::pin(lanes.wait(2));
             std::future::poll_fn(|context| {
                 assert!(gone.as_mut().poll(context).is_pending());
-                std::task::Poll::Ready(())
+                Poll::Ready(())
             })
             .await;
         }
-        let kept = lanes.lanes[0].waiting.lock().tasks.len();
-        assert!(kept <= SWEEP_MIN, "{kept} waits are kept");
+        let kept = || lanes.lanes[0].waiting.lock().tasks.len();
+        assert!(kept() <= SWEEP_MIN, "{} waits are kept", kept());
         lanes.durable(9);
         assert_eq!(last.await.unwrap(), Ok(()));
+    }
+
+    #[test]
+    fn how_many_have_waited_once_does_not_say_how_many_that_have_gone_are_kept() {
+        let lanes = Lanes::new(1);
+        let wait = |position| {
+            let mut waits = Box::pin(lanes.wait(position));
+            let looked = waits.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(looked.is_pending());
+            waits
+        };
+        let mut many = Vec::new();
+        for _ in 0..SWEEP_MIN * 4 {
+            many.push(wait(1));
+        }
+        lanes.durable(1);
+        lanes.let_out(0);
+        drop(many);
+        for _ in 0..SWEEP_MIN * 4 {
+            drop(wait(2));
+        }
+        let kept = lanes.lanes[0].waiting.lock().tasks.len();
+        assert!(kept <= SWEEP_MIN, "{kept} waits are kept");
     }
 
     #[tokio::test]
