@@ -239,10 +239,10 @@ fn every_place_that_is_damaged_is_told_once_whether_or_not_snapshots_cover_it() 
 }
 
 #[test]
-fn a_segment_that_is_gone_a_damaged_header_and_a_cut_segment_are_all_told_in_the_log_s_order() {
+fn a_damaged_header_a_segment_that_is_gone_and_a_cut_one_are_all_told_in_the_log_s_order() {
     let disk = covered();
     let names = segments(&disk);
-    let (gone, header, cut) = (&names[1], &names[2], &names[4]);
+    let (header, gone, cut) = (&names[1], &names[2], &names[4]);
     disk.flip(header, 20, 1);
     let bytes = disk.bytes(cut).unwrap();
     let (_, end) = *frames(&bytes).last().unwrap();
@@ -251,7 +251,7 @@ fn a_segment_that_is_gone_a_damaged_header_and_a_cut_segment_are_all_told_in_the
     let found = told(&disk);
     assert_eq!(found.len(), 3, "{found:?}");
     // In the order of the log.
-    for (name, (file, _)) in [gone, header, cut].into_iter().zip(&found) {
+    for (name, (file, _)) in [header, gone, cut].into_iter().zip(&found) {
         assert!(file.ends_with(name), "{found:?}");
     }
 }
