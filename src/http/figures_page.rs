@@ -232,6 +232,7 @@ mod tests {
                 "b",
                 of("carebook_connections_refused_total{reason=\"b\"}"),
             )],
+            streams_reset: of("carebook_streams_reset_total"),
         };
         let all = AllFigures {
             engine,

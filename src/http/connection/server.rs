@@ -302,13 +302,14 @@ impl Front {
         limits: FrontLimits,
     ) -> Self {
         let unparsed = service.unparsed(tls.is_some());
+        let room = RequestRoom::new(Arc::clone(service.connection_counts()));
         Self {
             entrance,
             service,
             tls,
             limits,
             unparsed,
-            room: RequestRoom::default(),
+            room,
         }
     }
 

@@ -165,6 +165,7 @@ impl Service {
             tokens_refused: self.verifier.refused().all(),
             connections: self.connections.open(),
             connections_refused: self.connections.all_refused(),
+            streams_reset: self.connections.streams_reset(),
         }
     }
 }

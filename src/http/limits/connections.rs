@@ -72,6 +72,7 @@ impl ConnectionRefusal {
 pub struct ConnectionCounts {
     open: AtomicUsize,
     refused: [AtomicU64; ConnectionRefusal::ALL.len()],
+    streams_reset: AtomicU64,
 }
 
 impl ConnectionCounts {
@@ -93,6 +94,17 @@ impl ConnectionCounts {
         let all = ConnectionRefusal::ALL.into_iter();
         all.map(|refusal| (refusal.code(), self.refused(refusal)))
             .collect()
+    }
+
+    /// Number of streams of HTTP/2 that were reset because there was no room even for a refusal.
+    #[must_use]
+    pub fn streams_reset(&self) -> u64 {
+        self.streams_reset.load(Ordering::Relaxed)
+    }
+
+    /// Counts a stream that is reset so.
+    pub fn reset_stream(&self) {
+        self.streams_reset.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a refused connection.

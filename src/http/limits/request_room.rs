@@ -19,7 +19,7 @@ use std::sync::Arc;
 use hyper::Request;
 use parking_lot::Mutex;
 
-use super::connections::place;
+use super::connections::{ConnectionCounts, place};
 use crate::engine::limits::admission::{Admission, Permit};
 
 /// Capacity of the budget for requests, in bytes.
@@ -51,6 +51,8 @@ struct Budget {
     streams: Arc<Admission>,
     /// The parts of the addresses that have connections.
     addresses: Mutex<HashMap<IpAddr, Own>>,
+    /// Counts the streams that are to be reset.
+    counts: Arc<ConnectionCounts>,
 }
 
 /// The part of one address.
@@ -93,15 +95,22 @@ pub enum Begun {
 
 impl Default for RequestRoom {
     fn default() -> Self {
-        Self(Arc::new(Budget {
-            requests: Arc::new(Admission::new(IN_FLIGHT_BYTES_MAX)),
-            streams: Arc::new(Admission::new(STREAMS_BYTES_MAX)),
-            addresses: Mutex::default(),
-        }))
+        Self::new(Arc::default())
     }
 }
 
 impl RequestRoom {
+    /// Creates budgets of which nothing is used; streams that have to be reset are counted among `counts`.
+    #[must_use]
+    pub fn new(counts: Arc<ConnectionCounts>) -> Self {
+        Self(Arc::new(Budget {
+            requests: Arc::new(Admission::new(IN_FLIGHT_BYTES_MAX)),
+            streams: Arc::new(Admission::new(STREAMS_BYTES_MAX)),
+            addresses: Mutex::default(),
+            counts,
+        }))
+    }
+
     /// Returns the budgets for a connection from `address`.
     #[must_use]
     pub fn of_connection(&self, address: IpAddr) -> Arc<RequestRoomOf> {
@@ -141,10 +150,11 @@ impl RequestRoomOf {
         if charge.roomless.is_some() {
             return Begun::Admitted(charge);
         }
-        match charge.grow(REQUEST_BYTES, 0, 0) {
-            true => Begun::Refused(charge),
-            false => Begun::Reset,
+        if charge.grow(REQUEST_BYTES, 0, 0) {
+            return Begun::Refused(charge);
         }
+        self.budget.counts.reset_stream();
+        Begun::Reset
     }
 
     /// Charges a stream of events; `None` while there is no room for one more.
@@ -273,7 +283,8 @@ mod tests {
 
     #[test]
     fn refusals_that_nobody_takes_have_a_bound_too_and_beyond_it_streams_are_reset() {
-        let room = RequestRoom::default();
+        let counts = Arc::<ConnectionCounts>::default();
+        let room = RequestRoom::new(Arc::clone(&counts));
         let of = room.of_connection(address(1));
         let charges = fill(&of, 100);
         let mut refusals = Vec::new();
@@ -284,6 +295,11 @@ mod tests {
         assert!(refusals.len() >= most / REFUSALS / REQUEST_BYTES);
         assert!(room.0.requests.in_flight() <= most);
         assert!(matches!(of.begin(100), Begun::Reset));
+        assert_eq!(
+            counts.streams_reset(),
+            2,
+            "and the one that ended the refusals"
+        );
         // One that is taken makes room for another one.
         refusals.pop();
         assert!(matches!(of.begin(100), Begun::Refused(_)));

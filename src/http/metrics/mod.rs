@@ -323,6 +323,8 @@ pub struct FrontFigures {
     pub connections: usize,
     /// Connections that were refused, by the reason.
     pub connections_refused: Vec<(&'static str, u64)>,
+    /// Streams of HTTP/2 that were reset because there was no room even for a refusal.
+    pub streams_reset: u64,
 }
 
 fn front(page: &mut Page, figures: &FrontFigures) {
@@ -336,6 +338,7 @@ fn front(page: &mut Page, figures: &FrontFigures) {
         tokens_refused,
         connections,
         connections_refused,
+        streams_reset,
     } = figures;
     page.one(
         "carebook_key_set_age_seconds",
@@ -384,6 +387,12 @@ fn front(page: &mut Page, figures: &FrontFigures) {
         "counter",
         "Connections that were refused or came to nothing, by the reason.",
         connections_refused.iter().copied(),
+    );
+    page.one(
+        "carebook_streams_reset_total",
+        "counter",
+        "Requests over HTTP/2 that were reset because there was no memory even for a refusal.",
+        streams_reset,
     );
     page.one(
         "carebook_bodies_bytes",
