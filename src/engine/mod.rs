@@ -16,7 +16,6 @@
 //! Otherwise it is the higher of two: the position that was durable before reading, and the last
 //! commit among what was read. Both kinds wait in their lane's gate until that position is durable.
 
-mod abort_unless_published;
 pub mod channel;
 mod checkpoint;
 pub mod checkpointer;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
-use super::abort_unless_published::AbortUnlessPublished;
+use super::command::commit::Waking;
 use super::core::Shared;
 use super::role::Role;
 pub use super::role::lag::Lag;
@@ -275,32 +275,33 @@ impl Shared {
         let followed = followed.map_err(NotApplied::Unfit)?;
         let mut changes = PreparedChange::all(followed.changes);
         tables.reserve(&mut changes, followed.key);
-        let mut sequence = self.journal.sequence();
-        match sequence.push(record) {
-            Ok(placed) => assert_eq!(
-                placed, position,
-                "nobody else appends to a log that follows"
-            ),
-            Err(wal::Refused::TooLarge { bytes }) => {
-                return Err(NotApplied::TooLarge { position, bytes });
-            }
-            Err(_) => return Err(NotApplied::Ended),
+        let applied: Result<u64, wal::Refused> = self.append_and_publish(
+            // `apply` wakes the log's thread once for all its records.
+            Waking::ByCaller,
+            // The writer has validated the commit, and nobody else commits here.
+            || Ok(self.commit_times.at(followed.at)),
+            |sequence, _| sequence.push(record),
+            |placed| {
+                assert_eq!(
+                    placed, position,
+                    "nobody else appends to a log that follows"
+                );
+                self.ids.note(followed.last_message);
+                if let Some(through) = followed.forgets {
+                    tables.forget(through);
+                }
+                tables.publish_commit(position, &mut changes, followed.key);
+                if let Some(first) = followed.first {
+                    tables.note_first(first, position);
+                }
+                move || tables.settle(&changes)
+            },
+        );
+        match applied {
+            Ok(_) => Ok(()),
+            Err(wal::Refused::TooLarge { bytes }) => Err(NotApplied::TooLarge { position, bytes }),
+            Err(wal::Refused::Stopped(_)) => Err(NotApplied::Ended),
         }
-        // From here on the log has the record: if the rest of it cannot be published, the process must end.
-        let abort_guard = AbortUnlessPublished;
-        self.commit_times.next_is(self.commit_times.at(followed.at));
-        self.ids.note(followed.last_message);
-        if let Some(through) = followed.forgets {
-            tables.forget(through);
-        }
-        tables.publish_commit(position, &mut changes, followed.key);
-        if let Some(first) = followed.first {
-            tables.note_first(first, position);
-        }
-        sequence.end_quietly();
-        tables.settle(&changes);
-        std::mem::forget(abort_guard);
-        Ok(())
     }
 
     /// Waits until the disk has room, and few enough bytes wait for it.

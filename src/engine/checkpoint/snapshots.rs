@@ -15,6 +15,7 @@ use crate::catalogue;
 use crate::engine::checkpointer::{
     Checkpoint, CheckpointPolicy, Known, OnProgress, Schedule, Step, WakeUp, is_due,
 };
+use crate::engine::command::commit::Waking;
 use crate::engine::core::Shared;
 use crate::journal::counters::{Counters, Marks};
 use crate::journal::record::{NewRecord, Record};
@@ -364,17 +365,20 @@ impl Shared {
         let Some(through) = self.forgets(policy, marks) else {
             return Ok(());
         };
-        let position = {
-            let mut sequence = self.journal.sequence();
-            let at = self.commit_times.at(self.clock.now());
-            let record = NewRecord::forgotten(through, at).encode();
-            self.commit_times.next_is(at);
-            let position = sequence.push(record).map_err(|error| wal::Error::Stopped {
-                reason: error.to_string().into(),
-            })?;
-            self.tables.forget(through);
-            position
-        };
+        let committed: Result<u64, wal::Refused> = self.append_and_publish(
+            // This thread waits until the record is durable, so no lane may put the waking off.
+            Waking::AtOnce,
+            // The time is taken under the sequencer, so nobody can overtake it.
+            || Ok(self.commit_times.at(self.clock.now())),
+            |sequence, at| sequence.push(NewRecord::forgotten(through, at).encode()),
+            |_| {
+                self.tables.forget(through);
+                || ()
+            },
+        );
+        let position = committed.map_err(|error| wal::Error::Stopped {
+            reason: error.to_string().into(),
+        })?;
         self.wait_until_durable(position)?;
         self.sweep_forgotten(marks, pace)
     }

@@ -1,6 +1,7 @@
 //! The steps of one command: its idempotency key, the actor of its resource, the decision with its read set, and the
 //! response.
 
+pub(super) mod commit;
 mod idempotency;
 mod lifecycle;
 mod pipeline;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::commit::{NotCommitted, Waking};
 use super::read_set::ReadSet;
 use super::settling::{self, Unsettled};
 use crate::base::codec::Blob;
@@ -17,9 +18,8 @@ use crate::base::time::Timestamp;
 use crate::domain::operation::{AnyDecision, Change, Decided};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::{IndexKey, ReadView, Source as _};
-use crate::engine::abort_unless_published::AbortUnlessPublished;
 use crate::engine::clock::Lead;
-use crate::engine::core::{ActorMessage, ActorResult, CachedState, Sequenced, Shared};
+use crate::engine::core::{ActorMessage, ActorResult, CachedState, Shared};
 use crate::engine::lanes::directory::{Directory, Work};
 use crate::engine::limits::repeats::Repeats;
 use crate::engine::recent::Stored;
@@ -324,53 +324,60 @@ impl ActorMessage {
         let Some(mut changes) = self.made_ready(changes, read_set, record.len()) else {
             return Attempted::Again;
         };
-        let mut sequence = shared.journal.sequence();
-        shared.report_sequenced(Sequenced::Taken);
-        if !shared.is_valid(read_set) {
-            return Attempted::Again;
-        }
-        if !shared.commit_times.can_be_next(at) {
-            return Attempted::Overtaken(began);
-        }
-        if self
-            .pending
-            .key_digest
-            .is_some_and(|key| shared.tables.key(key).is_some())
-        {
-            tracing::error!("an idempotency key was used while it was locked");
-            return Attempted::Final(ActorResult::Fault);
-        }
-        let position = match sequence.push_taking(&mut record) {
-            Ok(position) => position,
-            Err(wal::Refused::TooLarge { bytes }) => {
-                drop(sequence);
-                return self.unless_changed(read_set, |position| Self::too_large(bytes, position));
-            }
-            Err(error) => {
-                tracing::error!(%error, "the log has not accepted a record");
-                return Attempted::Final(ActorResult::Unavailable);
-            }
-        };
-        // From here on the log has the commit: if the rest of it cannot be published, the process must end.
-        let abort_guard = AbortUnlessPublished;
-        shared.commit_times.next_is(at);
         let key = self.pending.key_digest;
-        shared.tables.publish_commit(position, &mut changes, key);
-        let given_back = || shared.report_sequenced(Sequenced::GivenBack);
-        shared.lanes.end(sequence, given_back);
-        shared.tables.settle(&changes);
-        shared.touch(position, &messages, &*next);
-        cached.state = Some(next);
-        cached.position = position;
-        if self.pending.key_digest.is_some() {
-            shared.recent.keep(position, &stored);
+        let response = &stored;
+        let committed: Result<u64, NotCommitted> = shared.append_and_publish(
+            Waking::ByLane,
+            || {
+                let at = shared.validate(read_set, at)?;
+                if let Some(key) = key {
+                    shared.validate_key(key, None)?;
+                }
+                Ok(at)
+            },
+            |sequence, _| sequence.push_taking(&mut record),
+            move |position| {
+                shared.tables.publish_commit(position, &mut changes, key);
+                move || {
+                    shared.tables.settle(&changes);
+                    shared.touch(position, &messages, &*next);
+                    cached.state = Some(next);
+                    cached.position = position;
+                    if key.is_some() {
+                        shared.recent.keep(position, response);
+                    }
+                }
+            },
+        );
+        match committed {
+            Ok(position) => Attempted::Final(ActorResult::Committed {
+                position,
+                stored,
+                awaited,
+            }),
+            Err(why) => self.not_committed(why, read_set, began),
         }
-        std::mem::forget(abort_guard);
-        Attempted::Final(ActorResult::Committed {
-            position,
-            stored,
-            awaited,
-        })
+    }
+
+    /// Returns what follows for the attempt, which began at `began`, when its decision was not committed.
+    pub(super) fn not_committed(
+        &self,
+        why: NotCommitted,
+        read_set: &ReadSet,
+        began: Timestamp,
+    ) -> Attempted {
+        match why {
+            NotCommitted::Changed => Attempted::Again,
+            NotCommitted::Overtaken => Attempted::Overtaken(began),
+            NotCommitted::KeyUsed => Attempted::Final(ActorResult::Fault),
+            NotCommitted::Refused(wal::Refused::TooLarge { bytes }) => {
+                self.unless_changed(read_set, |position| Self::too_large(bytes, position))
+            }
+            NotCommitted::Refused(error) => {
+                tracing::error!(%error, "the log has not accepted a record");
+                Attempted::Final(ActorResult::Unavailable)
+            }
+        }
     }
 
     /// Prepares the changes for the critical section: does the work that grows with the size of a state, and
@@ -432,6 +439,7 @@ mod tests {
     use super::*;
     use crate::cli::runtime::on_lane;
     use crate::engine::clock::Clock;
+    use crate::engine::core::Sequenced;
     use crate::engine::sample::{engine_at, put_fact};
     use crate::journal::tables::Tables;
     use crate::journal::tables::tests::change;

@@ -1,10 +1,10 @@
 //! A replay found by its unique key also takes the new idempotency key, in a commit of its own.
 
+use super::commit::{NotCommitted, Waking};
 use super::read_set::ReadSet;
 use super::resource::Attempted;
 use crate::base::time::Timestamp;
 use crate::domain::rejection::{Class, Rejection};
-use crate::engine::abort_unless_published::AbortUnlessPublished;
 use crate::engine::core::{ActorMessage, ActorResult};
 use crate::journal::record::{NewRecord, Record, RecordKey, RecordOutcome, SCHEMA, key_digest};
 
@@ -48,7 +48,7 @@ impl ActorMessage {
         if !shared.has_room() {
             return Attempted::Final(ActorResult::Unavailable);
         }
-        let record = NewRecord {
+        let mut record = NewRecord {
             schema: SCHEMA,
             at,
             operation: tag,
@@ -64,23 +64,26 @@ impl ActorMessage {
         }
         .encode();
         shared.tables.reserve(&mut [], Some(key));
-        let mut sequence = shared.journal.sequence();
-        if !shared.is_valid(read_set) || shared.tables.key(first_digest) != Some(first) {
-            return Attempted::Again;
+        let committed: Result<u64, NotCommitted> = shared.append_and_publish(
+            Waking::ByLane,
+            || {
+                // The first key is not locked: it may be forgotten meanwhile.
+                if shared.tables.key(first_digest) != Some(first) {
+                    return Err(NotCommitted::Changed);
+                }
+                shared.validate(read_set, at)
+            },
+            |sequence, _| sequence.push_taking(&mut record),
+            |position| {
+                shared.tables.take_key(key, position);
+                shared.tables.note_first(first, position);
+                || ()
+            },
+        );
+        match committed {
+            Ok(position) => Attempted::Final(ActorResult::ReplayOf { first, position }),
+            Err(why) => self.not_committed(why, read_set, began),
         }
-        if !shared.commit_times.can_be_next(at) {
-            return Attempted::Overtaken(began);
-        }
-        let Ok(position) = sequence.push(record) else {
-            return Attempted::Final(ActorResult::Unavailable);
-        };
-        let abort_guard = AbortUnlessPublished;
-        shared.commit_times.next_is(at);
-        shared.tables.take_key(key, position);
-        shared.tables.note_first(first, position);
-        shared.lanes.end(sequence, || ());
-        std::mem::forget(abort_guard);
-        Attempted::Final(ActorResult::ReplayOf { first, position })
     }
 
     /// Rejects a command that was carried out before, but whose stored response was forgotten with its key.

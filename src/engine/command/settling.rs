@@ -17,13 +17,13 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::commit::{NotCommitted, Waking};
 use crate::base::codec::Blob;
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::Row;
 use crate::domain::operation::{Decided, Disposition};
 use crate::domain::outbox::message::{Message, MessageStatus};
 use crate::domain::resource::ReadView;
-use crate::engine::abort_unless_published::AbortUnlessPublished;
 use crate::engine::core::{CommandResult, PendingCommand, Shared};
 use crate::engine::limits::repeats::Repeats;
 use crate::engine::recent::Stored;
@@ -184,25 +184,32 @@ impl Shared {
                 body: Blob(body.as_slice()),
             },
         };
-        let record = record.encode_within(self.limits.record_bytes_max).ok()?;
+        let mut record = record.encode_within(self.limits.record_bytes_max).ok()?;
         if !self.has_room() {
             return None;
         }
-        let mut sequence = self.journal.sequence();
-        if !self.is_valid(&read_set) || !self.commit_times.can_be_next(at) {
-            return Some(None);
-        }
-        if self.tables.key(key) != Some(position) {
-            tracing::error!("an idempotency key was used while it was locked");
-            return None;
-        }
-        let settled = sequence.push(record).ok()?;
-        // From here on the log has the commit: if the rest of it cannot be published, the process must end.
-        let abort_guard = AbortUnlessPublished;
-        self.commit_times.next_is(at);
-        self.tables.take_key(key, settled);
-        self.lanes.end(sequence, || ());
-        std::mem::forget(abort_guard);
+        let committed: Result<u64, NotCommitted> = self.append_and_publish(
+            Waking::ByLane,
+            || {
+                let at = self.validate(&read_set, at)?;
+                self.validate_key(key, Some(position))?;
+                Ok(at)
+            },
+            |sequence, _| sequence.push_taking(&mut record),
+            |settled| {
+                self.tables.take_key(key, settled);
+                || ()
+            },
+        );
+        let settled = match committed {
+            Ok(settled) => settled,
+            Err(NotCommitted::Changed | NotCommitted::Overtaken) => return Some(None),
+            Err(NotCommitted::KeyUsed) => return None,
+            Err(NotCommitted::Refused(error)) => {
+                tracing::error!(%error, "the log has not accepted a record");
+                return None;
+            }
+        };
         let stored = Stored {
             fingerprint: pending.fingerprint,
             body: Bytes::from(body),
