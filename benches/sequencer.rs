@@ -35,7 +35,7 @@ use carebook::cli::open::Replaying;
 use carebook::domain::operation::Parts;
 use carebook::domain::reference::fact_lines::Incoming;
 use carebook::engine::clock::SystemClock;
-use carebook::engine::{CommandRequest, CommandResult, Engine, Limits, Sequenced};
+use carebook::engine::{CommandRequest, CommandResult, Engine, Limits, Mode, Sequenced};
 use serde_json::{Value, json};
 use wal::storage::sim::SimDisk;
 use wal::{Log, Options};
@@ -156,7 +156,9 @@ async fn search(engine: &Engine, revision: usize) {
         command,
         header_key: None,
     };
-    let reply = engine.execute(call, engine.admit().unwrap()).await;
+    let reply = engine
+        .execute(call, engine.admit().unwrap(), Mode::Commit)
+        .await;
     assert!(matches!(reply, CommandResult::Done { .. }), "{reply:?}");
 }
 

@@ -25,7 +25,7 @@ use carebook::domain::stored::Versioned;
 use carebook::engine::clock::SystemClock;
 use carebook::engine::fact_loading::FactBatch;
 use carebook::engine::limits::admission::Permit;
-use carebook::engine::{CommandRequest, CommandResult, Engine, Limits};
+use carebook::engine::{CommandRequest, CommandResult, Engine, Limits, Mode};
 use carebook::http::request::{DryRun, bodies_budget, read_command};
 use carebook::http::token::TokenVerifier;
 use carebook::journal::record::{NewChange, NewRecord, Record, RecordKey, RecordOutcome, SCHEMA};
@@ -428,7 +428,7 @@ async fn refused(awake: &Awake, body: &str) {
         header_key: None,
     };
     let permit = awake.engine.admit().unwrap();
-    match awake.engine.execute(call, permit).await {
+    match awake.engine.execute(call, permit, Mode::Commit).await {
         CommandResult::Refused { rejection, .. } => assert_eq!(rejection.code, "revision_stale"),
         other => panic!("it was not refused: {other:?}"),
     }

@@ -79,6 +79,16 @@ pub struct CommandRequest {
     pub header_key: Option<Box<str>>,
 }
 
+/// What becomes of a command's decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It is committed.
+    Commit,
+    /// It is not committed: the response is the one that the command would have got, with examples in place of fresh
+    /// identifiers.
+    DryRun,
+}
+
 /// The result of a command.
 #[derive(Debug)]
 pub enum CommandResult {
@@ -179,8 +189,7 @@ pub(crate) struct MayAct {
 /// A command and its resources until it is decided and published, whether or not the client still waits for the
 /// response.
 pub(crate) struct PendingCommand {
-    /// Whether it is a dry run: decided as any command, and not committed.
-    pub(super) is_dry_run: bool,
+    pub(super) mode: Mode,
     pub(super) request: CommandRequest,
     /// Tag of the operation, as it is recorded; 0 for a reference fact.
     pub(super) operation: u16,

@@ -6,7 +6,7 @@ use std::pin::pin;
 use uuid::Uuid;
 
 use super::Engine;
-use super::core::{CommandRequest, CommandResult};
+use super::core::{CommandRequest, CommandResult, Mode};
 use super::limits::admission::Permit;
 use crate::base::digest::Digest;
 use crate::base::panics::unless_its_future_panics;
@@ -22,7 +22,7 @@ impl Engine {
     ) -> CommandResult {
         let answer = self
             .shared
-            .execute(request, Some(permit), false, Some(born));
+            .execute(request, Some(permit), Mode::Commit, Some(born));
         let answer = unless_its_future_panics(pin!(answer)).await;
         answer.unwrap_or(CommandResult::Fault)
     }

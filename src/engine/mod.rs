@@ -65,7 +65,7 @@ use crate::journal::replay::Recovered;
 use crate::journal::tables;
 
 use self::core::Shared;
-pub use self::core::{CommandRequest, CommandResult, Limits, OnSequenced, Sequenced};
+pub use self::core::{CommandRequest, CommandResult, Limits, Mode, OnSequenced, Sequenced};
 use self::recent::RecentAnswers;
 use checkpointer::{Checkpoint, CheckpointPolicy, Checkpointer, OnProgress};
 use clock::{Clock, CommitTimes, RunningTime};
@@ -333,24 +333,13 @@ impl Engine {
     }
 
     /// Executes a command. The permit is held until there is a response.
-    pub async fn execute(&self, request: CommandRequest, permit: Permit) -> CommandResult {
-        self.carry_out(request, permit, false).await
-    }
-
-    /// Decides a command as [`Engine::execute`] does, but commits nothing: the response is the one that the command
-    /// would have got, with examples in place of fresh identifiers.
-    pub async fn dry_run(&self, request: CommandRequest, permit: Permit) -> CommandResult {
-        self.carry_out(request, permit, true).await
-    }
-
-    /// Executes a command, as [`Self::execute`] or [`Self::dry_run`].
-    pub async fn carry_out(
+    pub async fn execute(
         &self,
         request: CommandRequest,
         permit: Permit,
-        is_dry_run: bool,
+        mode: Mode,
     ) -> CommandResult {
-        let answer = self.shared.execute(request, Some(permit), is_dry_run, None);
+        let answer = self.shared.execute(request, Some(permit), mode, None);
         unless_its_future_panics(pin!(answer))
             .await
             .unwrap_or(CommandResult::Fault)
@@ -390,7 +379,7 @@ impl Engine {
         };
         let answer = self
             .shared
-            .execute(request, Some(permit.command), false, None);
+            .execute(request, Some(permit.command), Mode::Commit, None);
         unless_its_future_panics(pin!(answer))
             .await
             .unwrap_or(CommandResult::Fault)

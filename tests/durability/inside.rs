@@ -21,7 +21,7 @@ use carebook::domain::rejection::Rejection;
 use carebook::domain::resource::{Index, IndexKey};
 use carebook::engine::clock::SystemClock;
 use carebook::engine::pulse::Stuck;
-use carebook::engine::{CommandRequest, CommandResult, Engine, Limits};
+use carebook::engine::{CommandRequest, CommandResult, Engine, Limits, Mode};
 use serde_json::{Value, json};
 use wal::storage::sim::{SimDisk, Survivors};
 use wal::{Error, Log, Options};
@@ -110,7 +110,9 @@ pub(super) fn call_of(
 
 pub(super) async fn carry_out(engine: &Engine, body: &Value) -> CommandResult {
     let permit = engine.admit().unwrap();
-    engine.execute(call(engine, body), permit).await
+    engine
+        .execute(call(engine, body), permit, Mode::Commit)
+        .await
 }
 
 fn is_done(reply: &CommandResult, as_replay: bool) -> bool {
@@ -237,7 +239,9 @@ fn a_command_whose_target_changed_while_it_waited_goes_to_the_new_one() {
             asked: AtomicUsize::new(0),
             decided: Arc::clone(&decided),
         }));
-        let first = engine.execute(wandering, engine.admit().unwrap()).await;
+        let first = engine
+            .execute(wandering, engine.admit().unwrap(), Mode::Commit)
+            .await;
         assert!(is_done(&first, false), "{first:?}");
         let again = carry_out(&engine, &body).await;
         assert!(is_done(&again, true), "{again:?}");

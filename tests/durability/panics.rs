@@ -20,7 +20,7 @@ use carebook::domain::read::{ReadRequest, Representation};
 use carebook::domain::rejection::{Declared, Rejection};
 use carebook::engine::checkpointer::CheckpointPolicy;
 use carebook::engine::outbox::{Delivery, OutgoingMessage, Receiver};
-use carebook::engine::{CommandResult, Engine};
+use carebook::engine::{CommandResult, Engine, Mode};
 use carebook::http::service::Service;
 use carebook::http::token::TokenVerifier;
 use http_body_util::{BodyExt as _, Either, Full};
@@ -64,7 +64,9 @@ async fn panic_at(engine: &Engine, place: Asked, body: &serde_json::Value) -> Co
         place,
         done: AtomicBool::new(false),
     }));
-    engine.execute(call, engine.admit().unwrap()).await
+    engine
+        .execute(call, engine.admit().unwrap(), Mode::Commit)
+        .await
 }
 
 #[test]
@@ -158,7 +160,9 @@ fn a_panic_in_a_replay_is_that_of_its_request_alone() {
         assert!(matches!(first, CommandResult::Done { .. }), "{first:?}");
         let mut call = call_of(&engine, "request_deposit", headquarters(), None, &body);
         call.row = Some(bad);
-        let fault = engine.execute(call, engine.admit().unwrap()).await;
+        let fault = engine
+            .execute(call, engine.admit().unwrap(), Mode::Commit)
+            .await;
         assert!(matches!(fault, CommandResult::Fault), "{fault:?}");
         let again = carry_out(&engine, &body).await;
         assert!(
@@ -223,7 +227,9 @@ fn a_panic_in_a_delivery_leaves_the_message_pending_and_it_is_tried_again() {
             Some("key-1"),
             &creation(),
         );
-        let created = engine.execute(call, engine.admit().unwrap()).await;
+        let created = engine
+            .execute(call, engine.admit().unwrap(), Mode::Commit)
+            .await;
         let accepted = matches!(
             created,
             CommandResult::Done {

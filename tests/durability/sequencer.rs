@@ -10,7 +10,7 @@ use carebook::cli::runtime::on_lane;
 use carebook::domain::rejection::Class;
 use carebook::domain::resource::{Index, IndexKey};
 use carebook::engine::clock::SystemClock;
-use carebook::engine::{CommandResult, Engine, Limits};
+use carebook::engine::{CommandResult, Engine, Limits, Mode};
 use wal::Log;
 use wal::storage::sim::SimDisk;
 
@@ -86,7 +86,9 @@ fn beside_changes(times: usize, required: Required) -> (CommandResult, usize, us
                 }
             }
         });
-        let reply = engine.execute(call, engine.admit().unwrap()).await;
+        let reply = engine
+            .execute(call, engine.admit().unwrap(), Mode::Commit)
+            .await;
         done.store(true, Ordering::SeqCst);
         other.await.unwrap();
         reply

@@ -23,7 +23,7 @@ use carebook::engine::clock::{Clock, SystemClock};
 use carebook::engine::log_space::retention::LogRetention;
 use carebook::engine::outbox::{Delivery, OutgoingMessage, Receiver};
 use carebook::engine::role::Role;
-use carebook::engine::{CommandResult, Engine, Limits};
+use carebook::engine::{CommandResult, Engine, Limits, Mode};
 use carebook::journal::counters::{Counters, Marks};
 use carebook::journal::replay::{Recovered, Replay};
 use rand::rngs::StdRng;
@@ -574,7 +574,7 @@ fn create_branch(engine: &Engine) -> (Value, bool) {
         engine.start_deliveries();
         let permit = engine.admit().unwrap();
         let call = call_of(engine, "create_branch", creator, Some("key-1"), &body);
-        engine.execute(call, permit).await
+        engine.execute(call, permit, Mode::Commit).await
     });
     match reply.unwrap() {
         CommandResult::Done { body, replay, .. } => {

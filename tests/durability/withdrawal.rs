@@ -12,7 +12,7 @@ use carebook::engine::clock::SystemClock;
 use carebook::engine::fact_loading::FactBatch;
 use carebook::engine::outbox::{Delivery, OutgoingMessage, Receiver};
 use carebook::engine::read::past::{NoPast, PastFound, PastQuery};
-use carebook::engine::{CommandResult, Engine, Limits};
+use carebook::engine::{CommandResult, Engine, Limits, Mode};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use wal::Log;
@@ -98,7 +98,11 @@ fn a_command_that_was_decided_before_a_withdrawal_is_not_committed_after_it() {
         times: 1,
         decided: Arc::default(),
     }));
-    let reply = on_lane(&engine, engine.execute(call, engine.admit().unwrap())).unwrap();
+    let reply = on_lane(
+        &engine,
+        engine.execute(call, engine.admit().unwrap(), Mode::Commit),
+    )
+    .unwrap();
     assert_gone(&reply, withdrawing.join().unwrap());
     let figures = engine.figures();
     assert_eq!((figures.resources, figures.keys), (1, 0), "the fact alone");
@@ -180,10 +184,12 @@ fn a_replay_that_waits_for_the_disk_while_its_actor_withdraws_is_not_given() {
     let body = deposit(&world);
     let call = || call_of(&engine, "request_deposit", somebody(), None, &body);
     on_lane(&engine, async {
-        let first = engine.execute(call(), engine.admit().unwrap()).await;
+        let first = engine
+            .execute(call(), engine.admit().unwrap(), Mode::Commit)
+            .await;
         assert!(matches!(first, CommandResult::Done { .. }), "{first:?}");
         reads.set(true);
-        let replaying = engine.execute(call(), engine.admit().unwrap());
+        let replaying = engine.execute(call(), engine.admit().unwrap(), Mode::Commit);
         let withdrawing = async {
             reads.somebody_waits().await;
             let engine = Arc::clone(&engine);
@@ -231,11 +237,11 @@ fn whoever_waits_for_an_identical_command_and_withdraws_is_not_given_its_answer(
     let call = || call_of(&engine, "create_branch", creator(), Some("key-1"), &body);
     on_lane(&engine, async {
         engine.start_deliveries();
-        let first = engine.execute(call(), engine.admit().unwrap());
+        let first = engine.execute(call(), engine.admit().unwrap(), Mode::Commit);
         let again = async {
             directory.asked.notified().await;
             // Its key is locked: the first one's response is not settled.
-            let again = engine.execute(call(), engine.admit().unwrap());
+            let again = engine.execute(call(), engine.admit().unwrap(), Mode::Commit);
             let mut again = std::pin::pin!(again);
             let position = tokio::select! {
                 biased;
@@ -284,7 +290,9 @@ fn a_history_that_waits_for_the_disk_while_its_reader_withdraws_is_not_given() {
         )
     };
     on_lane(&engine, async {
-        let first = engine.execute(call(), engine.admit().unwrap()).await;
+        let first = engine
+            .execute(call(), engine.admit().unwrap(), Mode::Commit)
+            .await;
         let CommandResult::Done { body, .. } = first else {
             panic!("{first:?}");
         };

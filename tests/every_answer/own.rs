@@ -14,8 +14,8 @@ use carebook::domain::example;
 use carebook::domain::operation::{AnyCommand, AnyDecision, AnyState, Context, Parts};
 use carebook::domain::rejection::Rejection;
 use carebook::domain::settlement::statement::{Statement, StatementStatus};
-use carebook::engine::CommandRequest;
 use carebook::engine::checkpointer::CheckpointPolicy;
+use carebook::engine::{CommandRequest, Mode};
 use http_body_util::Full;
 use serde_json::{Value, json};
 
@@ -364,7 +364,7 @@ fn a_line_of_a_statement_in_arrears_is_not_acknowledged_again() {
             header_key: None,
         };
         let permit = inside.engine().admit().unwrap();
-        let before = inside.engine().execute(call, permit);
+        let before = inside.engine().execute(call, permit, Mode::Commit);
         body["idempotencyKey"] = json!("again");
         let again = inside.send_json("POST", &asked.path, &token, "-", Some(body));
         let (_, again) = tokio::join!(before, again);

@@ -24,7 +24,7 @@ use crate::domain::operation::Parts;
 use crate::domain::outbox::OUTBOX_MANAGE;
 use crate::domain::outbox::list::{MessageBody, MessageQuery, read_message};
 use crate::domain::outbox::message::MessageStatus;
-use crate::engine::{CommandRequest, CommandResult, Engine, Limits};
+use crate::engine::{CommandRequest, CommandResult, Engine, Limits, Mode};
 
 /// Number of messages that are requested at once.
 const PAGE: usize = 500;
@@ -353,7 +353,7 @@ impl Found {
                 let permit = engine
                     .admit()
                     .ok_or_else(|| Failure::other("the disk has no room"))?;
-                let done = on_lane(engine, engine.execute(request, permit));
+                let done = on_lane(engine, engine.execute(request, permit, Mode::Commit));
                 match done.map_err(Failure::from_error)? {
                     CommandResult::Done { body, .. } => {
                         serde_json::from_slice(&body).map_err(Failure::from_error)

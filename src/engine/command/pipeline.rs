@@ -20,8 +20,8 @@ use crate::domain::rejection::Rejection;
 use crate::domain::report::Report;
 use crate::domain::resource::ReadView;
 use crate::engine::core::{
-    ActorMessage, ActorResult, CachedState, CommandRequest, CommandResult, MayAct, PendingCommand,
-    Shared,
+    ActorMessage, ActorResult, CachedState, CommandRequest, CommandResult, MayAct, Mode,
+    PendingCommand, Shared,
 };
 use crate::engine::id_source::IdSourceAt;
 use crate::engine::limits::admission::Permit;
@@ -32,7 +32,7 @@ impl Shared {
         self: &Arc<Self>,
         request: CommandRequest,
         permit: Option<Permit>,
-        is_dry_run: bool,
+        mode: Mode,
         born: Option<Uuid>,
     ) -> CommandResult {
         if self.ended.load(Ordering::Acquire) {
@@ -52,7 +52,7 @@ impl Shared {
         };
         let mut pending = PendingCommand {
             operation: request.row.map_or(0, |row| row.tag),
-            is_dry_run,
+            mode,
             key: Box::default(),
             scope: request.actor.subject.clone(),
             key_digest: None,
@@ -99,7 +99,7 @@ impl Shared {
             return CommandResult::NotWriter;
         }
         let pending = PendingCommand {
-            is_dry_run: false,
+            mode: Mode::Commit,
             key: Box::default(),
             scope: Box::default(),
             key_digest: None,
@@ -172,9 +172,9 @@ impl Shared {
 
     /// Returns the source of identifiers for a decision of `pending` at `now`.
     pub(crate) fn ids_for(&self, pending: &PendingCommand, now: Timestamp) -> IdSourceAt<'_> {
-        match pending.is_dry_run {
-            true => self.ids.examples_at(now),
-            false => self.ids.at(now),
+        match pending.mode {
+            Mode::DryRun => self.ids.examples_at(now),
+            Mode::Commit => self.ids.at(now),
         }
     }
 
@@ -194,9 +194,9 @@ impl Shared {
             fingerprint: pending.fingerprint,
             new_id: pending.born,
             // The response to a dry run says that all side effects are done.
-            has_receiver: match pending.is_dry_run {
-                true => &|_| false,
-                false => self.outbox.has_receiver(),
+            has_receiver: match pending.mode {
+                Mode::DryRun => &|_| false,
+                Mode::Commit => self.outbox.has_receiver(),
             },
             plain_webhooks: self.plain_webhooks.load(Ordering::Relaxed),
             ids,

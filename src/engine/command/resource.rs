@@ -19,7 +19,7 @@ use crate::domain::operation::{AnyDecision, Change, Decided};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::{IndexKey, ReadView, Source as _};
 use crate::engine::clock::Lead;
-use crate::engine::core::{ActorMessage, ActorResult, CachedState, Shared};
+use crate::engine::core::{ActorMessage, ActorResult, CachedState, Mode, Shared};
 use crate::engine::lanes::directory::{Directory, Work};
 use crate::engine::limits::repeats::Repeats;
 use crate::engine::recent::Stored;
@@ -181,7 +181,7 @@ impl ActorMessage {
                 }
                 read_set.add_changed(&decided.changes, &context.view);
                 match self.record(at, &decided, &context.view) {
-                    Ok(_) if self.pending.is_dry_run => {
+                    Ok(_) if self.pending.mode == Mode::DryRun => {
                         let body = decided.answer;
                         self.unless_changed(&read_set, |position| ActorResult::Answered {
                             body,

@@ -5,7 +5,7 @@ use super::read_set::ReadSet;
 use super::resource::Attempted;
 use crate::base::time::Timestamp;
 use crate::domain::rejection::{Class, Rejection};
-use crate::engine::core::{ActorMessage, ActorResult};
+use crate::engine::core::{ActorMessage, ActorResult, Mode};
 use crate::journal::record::{NewRecord, Record, RecordKey, RecordOutcome, SCHEMA, key_digest};
 
 impl ActorMessage {
@@ -39,7 +39,7 @@ impl ActorMessage {
                 return Attempted::Final(ActorResult::OutcomeUnknown);
             }
         }
-        if self.pending.is_dry_run {
+        if self.pending.mode == Mode::DryRun {
             return self.unless_changed(read_set, |position| ActorResult::ReplayOf {
                 first,
                 position,

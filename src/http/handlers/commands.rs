@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::actor::Actor;
 use crate::catalogue::{KeySource, Purpose, Row};
 use crate::engine::limits::admission::Permit;
-use crate::engine::{CommandRequest, CommandResult};
+use crate::engine::{CommandRequest, CommandResult, Mode};
 use crate::http::request::body::shed;
 use crate::http::request::{DryRun, ReadCommand};
 use crate::http::response::{Answer, Problems};
@@ -53,13 +53,16 @@ impl Service {
             command: read.command,
             header_key: read.header_key,
         };
-        let is_dry_run = dry_run == DryRun::Yes;
+        let mode = match dry_run {
+            DryRun::Yes => Mode::DryRun,
+            DryRun::No | DryRun::Invalid => Mode::Commit,
+        };
         // Pinned here: the future is large, and would otherwise be moved to where it is awaited.
-        let carrying_out = pin!(self.engine.carry_out(call, permit, is_dry_run));
+        let carrying_out = pin!(self.engine.execute(call, permit, mode));
         let mut result = carrying_out.await;
         if let CommandResult::Done { body, .. } = &mut result {
             // A client that repeats a command has to hear that it was carried out, so a replay is owed, too.
-            let is_owed = !(is_dry_run || row.key == KeySource::None);
+            let is_owed = mode == Mode::Commit && row.key != KeySource::None;
             let Some(charged) = outgoing.answer(std::mem::take(body), is_owed) else {
                 return problems.not_sent();
             };

@@ -15,7 +15,7 @@ use crate::domain::webhook::read_subscription::read_whether_dead;
 use crate::engine::delivery::lists::WebhookListRequest;
 use crate::engine::delivery::webhooks::{SubscriptionFigures, Webhooks};
 use crate::engine::limits::admission::Permit;
-use crate::engine::{CommandRequest, CommandResult, Engine};
+use crate::engine::{CommandRequest, CommandResult, Engine, Mode};
 use crate::http::limits::response_room::{ResponseRoom, ResponseRoomOf, charged};
 use crate::http::read::list_query::{ListQuery, OwnParameter};
 use crate::http::read::lists::body_of;
@@ -98,7 +98,7 @@ pub async fn manage(managed: Managed<'_>, read: ReadCommand, permit: Permit) -> 
     // A client that resets its stream drops this future; a commit made by then would not be delivered. So a task of
     // its own carries out the operation.
     let carrying_out = async move {
-        let result = engine.execute(call, permit).await;
+        let result = engine.execute(call, permit, Mode::Commit).await;
         if let CommandResult::Done { body, replay, .. } = &result
             && let Some(id) = subscription.or_else(|| subscription_of(body))
         {

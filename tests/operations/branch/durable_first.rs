@@ -12,7 +12,7 @@ use carebook::domain::operation::{Disposition, Parts};
 use carebook::engine::channel::schedule::{Failure, RETRY_AFTER_MAX};
 use carebook::engine::clock::SystemClock;
 use carebook::engine::outbox::{Delivery, NamedReceiver, OutgoingMessage, Receiver};
-use carebook::engine::{CommandRequest, CommandResult, Engine, Limits};
+use carebook::engine::{CommandRequest, CommandResult, Engine, Limits, Mode};
 use carebook::journal::replay::Recovered;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -119,7 +119,7 @@ fn a_message_waits_for_the_first_commit_and_the_answer_for_the_second() {
             let engine = Arc::clone(&engine);
             async move {
                 let permit = engine.admit().unwrap();
-                engine.execute(call(&engine), permit).await
+                engine.execute(call(&engine), permit, Mode::Commit).await
             }
         });
         tokio::time::sleep(QUIET).await;
@@ -198,7 +198,7 @@ fn what_one_receiver_refuses_ends_no_waiting_for_another() {
             let engine = Arc::clone(&engine);
             async move {
                 let permit = engine.admit().unwrap();
-                engine.execute(call(&engine), permit).await
+                engine.execute(call(&engine), permit, Mode::Commit).await
             }
         });
         tokio::time::sleep(QUIET).await;
