@@ -19,6 +19,9 @@ use crate::domain::registered::Kinds;
 /// The prefix of all event types.
 pub const TYPE_PREFIX: &str = "carebook.";
 
+/// The type of the event that reports a gap: events that were removed before they were delivered.
+pub const GAP_TYPE: &str = "carebook.gap";
+
 /// An event, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -50,6 +53,39 @@ pub fn event_types() -> Vec<EventType> {
     std::iter::once(&FACT_APPLIED).chain(own).copied().collect()
 }
 
+/// Returns the `source` of every event of the log with this identity.
+fn source_of(log: impl fmt::Display) -> String {
+    format!("urn:carebook:{log}")
+}
+
+/// Writes the start of an event, up to its type.
+fn write_start(json: &mut String, id: EventId, source: &str) {
+    let _ = write!(
+        json,
+        "{{\"specversion\":\"1.0\",\"id\":\"{id}\",\"source\":\"{source}\",\"type\":\"",
+    );
+}
+
+/// Writes what comes between an event's subject and time, and its data.
+fn write_sequence(json: &mut String, position: u64) {
+    let _ = write!(
+        json,
+        "\"sequence\":\"{position:020}\",\"datacontenttype\":\"application/json\",\"data\":{{",
+    );
+}
+
+/// Builds the event `id`, which reports to the reader of `subject` that the log has nothing from position `from` up to
+/// the event's own. It has no time: no commit has made it.
+#[must_use]
+pub fn gap_event(log: impl fmt::Display, id: EventId, subject: &str, from: u64) -> Bytes {
+    let mut json = String::with_capacity(512);
+    write_start(&mut json, id, &source_of(log));
+    let _ = write!(json, "{GAP_TYPE}\",\"subject\":\"{subject}\",");
+    write_sequence(&mut json, id.position);
+    let _ = write!(json, "\"from\":{from},\"to\":{}}}}}", id.position);
+    json.into()
+}
+
 /// Builds events from the records of one log.
 #[derive(Clone, Debug)]
 pub struct Teller {
@@ -63,7 +99,7 @@ impl Teller {
     #[must_use]
     pub fn new(log: impl fmt::Display, kinds: Kinds) -> Self {
         Self {
-            source: format!("urn:carebook:{log}"),
+            source: source_of(log),
             kinds,
         }
     }
@@ -120,23 +156,21 @@ impl Teller {
         let mut json = String::with_capacity(512 + told.fields.len());
         // Source, type and time need no escapes, and a subject contains none; strings from outside are written as
         // JSON.
-        let _ = write!(
-            json,
-            "{{\"specversion\":\"1.0\",\"id\":\"{id}\",\"source\":\"{}\",\"type\":\"{TYPE_PREFIX}",
-            self.source,
-        );
+        write_start(&mut json, id, &self.source);
+        json.push_str(TYPE_PREFIX);
         json.extend(told.name.kind.chars().map(|letter| match letter {
             '_' => '-',
             letter => letter,
         }));
         let _ = write!(
             json,
-            ".{}\",\"subject\":\"{}\",\"time\":\"{}\",\"sequence\":\"{:020}\",\
-             \"datacontenttype\":\"application/json\",\"data\":{{\"operation\":\"{}\",\"revision\":",
-            told.name.what,
-            told.subject,
-            record.at,
-            id.position,
+            ".{}\",\"subject\":\"{}\",\"time\":\"{}\",",
+            told.name.what, told.subject, record.at,
+        );
+        write_sequence(&mut json, id.position);
+        let _ = write!(
+            json,
+            "\"operation\":\"{}\",\"revision\":",
             catalogue::operation_name(record.operation),
         );
         let _ = match told.revision {
@@ -164,6 +198,21 @@ impl Teller {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gap_is_an_event_without_a_time() {
+        let id = EventId {
+            position: 12,
+            number: 3,
+        };
+        let json = gap_event("0a", id, "webhook-subscriptions/1", 7);
+        let wanted = concat!(
+            r#"{"specversion":"1.0","id":"12-3","source":"urn:carebook:0a","type":"carebook.gap","#,
+            r#""subject":"webhook-subscriptions/1","sequence":"00000000000000000012","#,
+            r#""datacontenttype":"application/json","data":{"from":7,"to":12}}"#,
+        );
+        assert_eq!(std::str::from_utf8(&json).unwrap(), wanted);
+    }
 
     #[test]
     fn no_two_types_of_events_have_one_name() {

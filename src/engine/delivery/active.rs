@@ -22,7 +22,7 @@ use crate::engine::channel::{
 };
 use crate::engine::core::Shared;
 use crate::engine::feed::{EventFilter, EventReader, NoPage};
-use crate::journal::events::{Event, EventId};
+use crate::journal::events::{Event, EventId, GAP_TYPE, gap_event};
 
 const OWN_PAGE: usize = 500;
 /// Maximum bytes of events that a channel keeps in memory; further ones are read from the log again.
@@ -314,15 +314,9 @@ impl ActiveSubscription {
     }
 
     /// Builds the event that reports a gap from position `from` to that of `id`.
-    pub(super) fn gap(&self, id: EventId, from: u64, log: &str) -> Bytes {
-        let to = id.position;
+    fn gap(&self, id: EventId, from: u64, log: &str) -> Bytes {
         let subject = subject(WebhookSubscription::READ_AT, &[&self.id()]);
-        let json = format!(
-            "{{\"specversion\":\"1.0\",\"id\":\"{id}\",\"source\":\"urn:carebook:{log}\",\
-             \"type\":\"carebook.gap\",\"subject\":\"{subject}\",\"sequence\":\"{to:020}\",\
-             \"datacontenttype\":\"application/json\",\"data\":{{\"from\":{from},\"to\":{to}}}}}"
-        );
-        json.into()
+        gap_event(log, id, &subject, from)
     }
 
     /// Replaces the waiting deliveries before `first`, which the log has given up, by a gap event.
@@ -367,7 +361,7 @@ impl ActiveSubscription {
             "the log has given up what a webhook subscription has not had yet"
         );
         let carried = CarriedEvent {
-            event_type: "carebook.gap".into(),
+            event_type: GAP_TYPE.into(),
             subject: subject.as_str().into(),
             event: None,
             gap_from: Some(from),

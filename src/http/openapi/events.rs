@@ -7,10 +7,7 @@ use crate::base::actor::ActorKind;
 use crate::base::json::{Side, nullable};
 use crate::catalogue;
 use crate::domain::event::{EventField, EventType};
-use crate::journal::events::{EventId, event_types};
-
-/// The type of the event that reports a gap: events that were removed before they were delivered.
-const GAP: &str = "carebook.gap";
+use crate::journal::events::{EventId, GAP_TYPE, event_types};
 
 /// Returns the schema of an event of any type.
 pub(super) fn any(schemas: &mut Schemas) -> Value {
@@ -127,11 +124,11 @@ pub(super) fn webhooks(schemas: &mut Schemas) -> Map<String, Value> {
     });
     let says =
         "Events between these positions were removed from the log before they were delivered.";
-    schemas.named(&name_of(GAP), |_| object(GAP, says, false, &data));
+    schemas.named(&name_of(GAP_TYPE), |_| object(GAP_TYPE, says, false, &data));
     let types = event_types().into_iter();
     let types = types.map(|of| (of.name.event_type(), of.says.trim()));
     types
-        .chain([(GAP.to_owned(), says)])
+        .chain([(GAP_TYPE.to_owned(), says)])
         .map(|(event_type, says)| {
             let sent = sent(&event_type, says);
             (event_type, sent)
