@@ -3,9 +3,8 @@
 //! Messages from before the start are read list by list while others are settled. So the numbers of messages are kept,
 //! not only a count: a message that is settled before it is read is neither counted later nor subtracted.
 
-use std::collections::BTreeMap;
-
 use parking_lot::Mutex;
+use roaring::RoaringTreemap;
 
 /// The messages without a receiver, by their numbers.
 #[derive(Default)]
@@ -13,15 +12,16 @@ pub(in crate::engine) struct Unclaimed(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    unsettled: Numbers,
+    unsettled: RoaringTreemap,
     /// Numbers that were settled before they were known: of messages from before the start, and of those whose birth
     /// is reported later than their end, since both are reported after the sequencer is released.
-    settled: Numbers,
+    settled: RoaringTreemap,
 }
 
 impl Unclaimed {
     /// Notes a new message.
     pub(super) fn born(&self, number: i64) {
+        let number = number.cast_unsigned();
         let mut known = self.0.lock();
         if !known.settled.remove(number) {
             known.unsettled.insert(number);
@@ -30,6 +30,7 @@ impl Unclaimed {
 
     /// Notes that a message was taken or skipped, which is final.
     pub(super) fn settled(&self, number: i64) {
+        let number = number.cast_unsigned();
         let mut known = self.0.lock();
         if !known.unsettled.remove(number) {
             known.settled.insert(number);
@@ -38,57 +39,16 @@ impl Unclaimed {
 
     /// Notes a message from before the start that was not settled when it was read.
     pub(in crate::engine) fn found(&self, number: i64) {
+        let number = number.cast_unsigned();
         let mut known = self.0.lock();
-        if !known.settled.has(number) {
+        if !known.settled.contains(number) {
             known.unsettled.insert(number);
         }
     }
 
     /// Returns the number of messages that wait or are dead.
     pub(in crate::engine) fn count(&self) -> u64 {
-        self.0.lock().unsettled.count
-    }
-}
-
-/// A set of numbers, many of which are consecutive: one bit for each.
-#[derive(Default)]
-struct Numbers {
-    /// Under each number divided by 64, a bit for each of those 64 numbers.
-    bits: BTreeMap<i64, u64>,
-    count: u64,
-}
-
-/// Returns the key and the bit of a number.
-fn place(number: i64) -> (i64, u64) {
-    (number.div_euclid(64), 1_u64 << number.rem_euclid(64))
-}
-
-impl Numbers {
-    fn has(&self, number: i64) -> bool {
-        let (place, bit) = place(number);
-        self.bits.get(&place).is_some_and(|bits| bits & bit != 0)
-    }
-
-    fn insert(&mut self, number: i64) {
-        let (place, bit) = place(number);
-        let bits = self.bits.entry(place).or_default();
-        self.count += u64::from(*bits & bit == 0);
-        *bits |= bit;
-    }
-
-    /// Removes a number; returns whether it was there.
-    fn remove(&mut self, number: i64) -> bool {
-        let (place, bit) = place(number);
-        let Some(bits) = self.bits.get_mut(&place) else {
-            return false;
-        };
-        let was_there = *bits & bit != 0;
-        self.count -= u64::from(was_there);
-        *bits &= !bit;
-        if *bits == 0 {
-            self.bits.remove(&place);
-        }
-        was_there
+        self.0.lock().unsettled.len()
     }
 }
 
@@ -149,7 +109,7 @@ mod tests {
         unclaimed.settled(4);
         unclaimed.settled(5);
         assert_eq!(unclaimed.count(), 0);
-        assert!(unclaimed.0.lock().unsettled.bits.is_empty());
+        assert!(unclaimed.0.lock().unsettled.is_empty());
     }
 
     #[test]
@@ -158,6 +118,6 @@ mod tests {
         unclaimed.settled(7);
         unclaimed.born(7);
         assert_eq!(unclaimed.count(), 0);
-        assert!(unclaimed.0.lock().settled.bits.is_empty());
+        assert!(unclaimed.0.lock().settled.is_empty());
     }
 }
