@@ -34,7 +34,7 @@ mod list_births;
 pub mod log_space;
 mod messages;
 pub mod outbox;
-mod position_waiters;
+pub mod position_waiters;
 pub mod publisher;
 pub mod publisher_counts;
 pub mod pulse;
@@ -78,7 +78,7 @@ use limits::admission::{Admission, Permit};
 use limits::key_locks::KeyLocks;
 use log_space::room::RoomWatch;
 use outbox::Outbox;
-use position_waiters::PositionWaiters;
+use position_waiters::{PositionWaiters, Reached};
 use publisher_counts::PublisherCounts;
 use role::lag::Standby;
 use role::writer_proof::OwnWriterProof;
@@ -395,6 +395,16 @@ impl Engine {
     #[must_use]
     pub fn durable(&self) -> u64 {
         self.shared.journal.durable()
+    }
+
+    /// Waits, for a reader of this subject, until the engine has reached `position` and everything up to there is
+    /// durable.
+    pub async fn reached(&self, subject: &str, position: u64) -> Reached {
+        if position == 0 {
+            return Reached::Yes;
+        }
+        let durable = || self.durable();
+        self.shared.awaited.wait(subject, position, durable).await
     }
 
     /// Reads a resource.

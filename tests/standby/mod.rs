@@ -14,7 +14,7 @@ use carebook::base::text::MemberId;
 use carebook::catalogue::{KeySource, MANAGEMENT, OPERATIONS};
 use carebook::cli::runtime::on_lane;
 use carebook::cli::serve::demo::load_samples;
-use carebook::engine::read::min_position::{WAITING_MAX, WAITING_OF_ONE_MAX};
+use carebook::engine::position_waiters::{WAITING_MAX, WAITING_OF_ONE_MAX};
 use carebook::engine::role::Role;
 use carebook::engine::role::writer_proof::{Confirming, WriterProof};
 use carebook::http::examples;

@@ -3,7 +3,5 @@
 mod bases;
 mod event_pages;
 pub mod lists;
-pub mod min_position;
 pub mod past;
-mod past_api;
 mod reads;

@@ -6,7 +6,7 @@ use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
 use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
-use crate::engine::read::min_position::Reached;
+use crate::engine::position_waiters::Reached;
 use crate::http::response::{Answer, Problems};
 
 const MIN_POSITION: HeaderName = HeaderName::from_static("carebook-min-position");

@@ -12,6 +12,7 @@ mod revisions;
 mod ways;
 
 use std::ops::ControlFlow;
+use std::pin::pin;
 use std::sync::Arc;
 
 use self::log::LogRecords;
@@ -22,10 +23,12 @@ pub use self::query::{HistoryPage, PastFound, PastQuery};
 use self::ways::{PIECE, Ways};
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
+use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::{self, ReadRow};
 use crate::domain::read::{HistorySource, Numbered};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::{ReadView, Resource};
+use crate::engine::Engine;
 use crate::engine::core::{CommandResult, Shared};
 use crate::engine::limits::fair_queue::QueueError;
 use crate::journal::past::{AsOf, Descent, KnownLists, Lost, Past, Wanted};
@@ -49,7 +52,7 @@ pub enum NoPast {
 
 impl Shared {
     /// What was, of what this row reads.
-    pub(super) async fn past(
+    async fn past(
         self: &Arc<Self>,
         row: &'static ReadRow,
         trail: HistorySource,
@@ -232,6 +235,25 @@ impl Look {
             return Ok(None);
         }
         Ok(Some(page))
+    }
+}
+
+impl Engine {
+    /// Reads a past state of the resource that `row` reads, whose history `trail` finds.
+    ///
+    /// # Errors
+    /// Returns the reason when there is nothing to show.
+    pub async fn past(
+        &self,
+        row: &'static ReadRow,
+        trail: HistorySource,
+        actor: &Arc<Actor>,
+        path: &[(&str, &str)],
+        query: PastQuery,
+    ) -> Result<(PastFound, u64), NoPast> {
+        let looked = pin!(self.shared.past(row, trail, actor, path, query));
+        let looked = unless_its_future_panics(looked).await;
+        looked.unwrap_or(Err(NoPast::Answered(CommandResult::Fault)))
     }
 }
 
