@@ -22,7 +22,6 @@ pub mod checkpointer;
 pub mod clock;
 mod command;
 mod core;
-pub mod delivery;
 mod demo_commands;
 pub mod fact_loading;
 pub mod feed;
@@ -46,6 +45,7 @@ pub mod role;
 #[allow(clippy::unwrap_used)]
 pub(crate) mod sample;
 pub mod standby;
+pub mod webhooks;
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};

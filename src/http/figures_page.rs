@@ -13,10 +13,10 @@ use super::token::RefusalCounts;
 use super::traces::TraceFigures;
 use super::webhooks::figures as webhooks;
 use crate::base::time::Timestamp;
-use crate::engine::delivery::webhooks::SubscriptionFigures;
 use crate::engine::figures::{DiskFigures, Figures};
 use crate::engine::outbox::ReceiverFigures;
 use crate::engine::publisher_counts::PublisherFigures;
+use crate::engine::webhooks::handle::SubscriptionFigures;
 
 /// All that has figures.
 pub struct AllFigures<'a> {

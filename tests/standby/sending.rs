@@ -10,10 +10,10 @@ use carebook::base::actor::{Actor, ActorKind};
 use carebook::cli::runtime::on_lane;
 use carebook::cli::serve::demo::load_samples;
 use carebook::engine::channel::Bounds;
-use carebook::engine::delivery::webhooks::{self, Delivered, Sender, Sending};
 use carebook::engine::outbox::{Delivery, OutgoingMessage, Receiver};
 use carebook::engine::publisher::{EventSink, Publisher, Publishing};
 use carebook::engine::role::writer_proof::{Confirming, WriterProof};
+use carebook::engine::webhooks::handle::{Delivered, OutgoingEvent, Sender, Sending};
 use carebook::journal::events::Event;
 use serde_json::json;
 use tokio::sync::watch;
@@ -108,7 +108,7 @@ impl EventSink for Takes {
 struct TakesOf(parking_lot::Mutex<Vec<String>>);
 
 impl Sender for TakesOf {
-    fn send(self: Arc<Self>, outgoing: webhooks::OutgoingEvent) -> Sending {
+    fn send(self: Arc<Self>, outgoing: OutgoingEvent) -> Sending {
         self.0.lock().push(outgoing.subscription.to_string());
         Box::pin(async { Delivered::Taken })
     }

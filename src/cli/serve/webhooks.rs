@@ -11,7 +11,7 @@ use super::webhook_key;
 use crate::cli::exit::Failure;
 use crate::engine::Engine;
 use crate::engine::channel::Bounds;
-use crate::engine::delivery::webhooks::Webhooks;
+use crate::engine::webhooks::handle::Webhooks;
 use crate::http::client::dial::system_resolve;
 use crate::http::traces::Tracer;
 use crate::http::webhooks::address::{Allowed, network};

@@ -13,7 +13,7 @@ use super::facts;
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::Success;
 use crate::engine::CommandResult;
-use crate::engine::delivery::webhooks::SubscriptionFigures;
+use crate::engine::webhooks::handle::SubscriptionFigures;
 use crate::http::caller::Caller;
 use crate::http::figures_page::{self, AllFigures};
 use crate::http::metrics::FrontFigures;

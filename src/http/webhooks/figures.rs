@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::base::time::Timestamp;
-use crate::engine::delivery::webhooks::SubscriptionFigures;
+use crate::engine::webhooks::handle::SubscriptionFigures;
 use crate::http::metrics::page::Page;
 
 /// Maximum number of subscriptions with series of their own. Active ones with the most waiting or dead deliveries

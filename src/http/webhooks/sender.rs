@@ -6,7 +6,7 @@ use hyper::header::HeaderValue;
 
 use super::client::{Client, Judge};
 use super::secret::{MasterKey, signed_headers};
-use crate::engine::delivery::webhooks::{Delivered, OutgoingEvent, Sender, Sending};
+use crate::engine::webhooks::handle::{Delivered, OutgoingEvent, Sender, Sending};
 
 /// Sends webhooks: signed, and only to allowed addresses.
 pub struct WebhookSender {

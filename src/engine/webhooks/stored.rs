@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::webhooks::{Loaded, Outcome, Stored};
+use super::handle::{Loaded, Outcome, Stored};
 use crate::catalogue::RECORD_WEBHOOK_PROGRESS;
 use crate::domain::resource::{ReadView, Resource as _};
 use crate::domain::webhook::deliveries::WebhookDeliveries;

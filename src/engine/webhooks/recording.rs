@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::active::Recording;
 use super::dispatcher::Dispatcher;
-use super::webhooks::{Message, SubscriptionFigures};
+use super::handle::{Message, SubscriptionFigures};
 use crate::domain::resource::Resource as _;
 use crate::domain::webhook::deliveries::{Progress, WebhookDeliveries};
 use crate::domain::webhook::record_progress::RecordProgress;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::webhooks::{Delivered, Outcome, OutgoingEvent, Sender};
+use super::handle::{Delivered, Outcome, OutgoingEvent, Sender};
 use crate::base::panics::unless_its_future_panics;
 use crate::engine::channel::schedule::Failure;
 use crate::engine::core::Shared;

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::attempt::Attempt;
-use super::webhooks::{Message, OutgoingEvent, SubscriptionFigures, Webhooks};
+use super::handle::{Message, OutgoingEvent, SubscriptionFigures, Webhooks};
 use crate::base::text::EventTypePattern;
 use crate::base::time::Timestamp;
 use crate::domain::event::{PublicEvents as _, subject};

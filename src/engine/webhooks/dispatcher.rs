@@ -26,10 +26,10 @@ use uuid::Uuid;
 
 use super::active::{ActiveSubscription, health};
 use super::attempt_slots::AttemptSlots;
-use super::tail::{Tail, next_page};
-use super::webhooks::{
+use super::handle::{
     Attempted, Delivered, Loaded, Message, Outcome, Sender, Stored, SubscriptionFigures, Webhooks,
 };
+use super::tail::{Tail, next_page};
 use crate::base::time::Timestamp;
 use crate::domain::event::Name;
 use crate::domain::webhook::deliveries::WebhookDeliveries;

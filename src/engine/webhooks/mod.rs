@@ -1,26 +1,25 @@
-//! Deliveries: committed events and messages are sent to outside receivers, attempt by attempt, until they are taken
-//! or given up.
+//! Webhooks: the log's events are sent to subscribers, attempt by attempt, until they are taken or given up.
 //!
 //! [`channel`](super::channel) has all the rules, without a clock and without a network: order by subject, pauses,
 //! the number of attempts in flight, and what the log stores. Its owner feeds it and carries out the attempts: the
-//! dispatcher feeds the log's events to webhooks, and [`webhooks`] is its interface to the rest.
+//! dispatcher feeds the log's events to the subscriptions' channels, and [`handle`] is its interface to the rest.
 
 mod active;
 mod attempt;
 mod attempt_slots;
 mod dispatcher;
 mod feeding;
+pub mod handle;
 pub mod lists;
 mod recording;
 mod stored;
 mod tail;
-pub mod webhooks;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use self::dispatcher::Dispatcher;
-use self::webhooks::{Sender, Webhooks};
+use self::handle::{Sender, Webhooks};
 use super::Engine;
 use super::channel::Bounds;
 use crate::base::hex::hex;
