@@ -237,7 +237,7 @@ pub(crate) enum ActorResult {
         awaited: Vec<i64>,
     },
     /// The command's messages are being delivered; the response arrives here.
-    Settling(oneshot::Receiver<CommandResult>),
+    AwaitingReceivers(oneshot::Receiver<CommandResult>),
     ReplayOf {
         first: u64,
         position: u64,

@@ -315,7 +315,7 @@ impl Replay {
             let (resource, entry) = self.message(&state, position)?;
             self.workers.state(resource, &entry)?;
         }
-        Ok(self.workers.settle()?)
+        Ok(self.workers.drain()?)
     }
 
     /// Returns a message of an older record as a snapshot would store it.

@@ -133,7 +133,7 @@ impl Workers {
     ///
     /// # Errors
     /// The error at the lowest position.
-    pub(super) fn settle(&mut self) -> Result<(), ReplayError> {
+    pub(super) fn drain(&mut self) -> Result<(), ReplayError> {
         let others = Self::new(self.kinds, &self.tables, 0);
         let workers = std::mem::replace(self, others).ended()?;
         self.threads = threads_of(workers.into_iter());

@@ -28,6 +28,12 @@ use crate::engine::limits::admission::Permit;
 use crate::journal::record::key_digest;
 
 impl Shared {
+    /// Carries out a command: checks whether the actor may act, locks its idempotency key or replays the stored
+    /// response, and has it decided. `born` is the identifier of the resource that it creates, if it was chosen
+    /// beforehand.
+    ///
+    /// Returns once the response may leave: everything that it depends on is durable. When the future is dropped, the
+    /// command is not cancelled: one that has reached its actor is decided and committed all the same.
     pub(in crate::engine) async fn execute(
         self: &Arc<Self>,
         request: CommandRequest,
@@ -120,7 +126,11 @@ impl Shared {
         reported.unwrap_or(CommandResult::Fault)
     }
 
-    /// Passes the command to its resource's actor for the decision.
+    /// Passes the command to its resource's actor for the decision, again while the command turns out to concern
+    /// another resource.
+    ///
+    /// Returns once the response may leave, as [`Shared::answer`] does. When the future is dropped, the command is not
+    /// cancelled: once the actor has it, it is decided and committed all the same.
     pub(super) async fn decide(self: &Arc<Self>, mut pending: PendingCommand) -> CommandResult {
         let (row, may_act) = (pending.request.row, pending.may_act);
         loop {
@@ -205,6 +215,10 @@ impl Shared {
         }
     }
 
+    /// Turns an actor's result into the response.
+    ///
+    /// Returns once the response may leave: everything that it depends on is durable, its receivers were waited for,
+    /// and the actor may still act where nothing was committed. When the future is dropped, only the response is lost.
     pub(super) async fn answer(
         &self,
         result: ActorResult,
@@ -225,8 +239,10 @@ impl Shared {
                     position,
                 }
             }
-            // The task that settles the response is dropped when the process ends.
-            ActorResult::Settling(answer) => answer.await.unwrap_or(CommandResult::OutcomeUnknown),
+            // The task that finishes the response is dropped when the process ends.
+            ActorResult::AwaitingReceivers(answer) => {
+                answer.await.unwrap_or(CommandResult::OutcomeUnknown)
+            }
             ActorResult::ReplayOf { first, position } => {
                 if self.lanes.wait(position).await.is_err() {
                     return CommandResult::OutcomeUnknown;
@@ -277,6 +293,10 @@ impl Shared {
         }
     }
 
+    /// Rejects with `rejection`.
+    ///
+    /// Returns once `position`, which the rejection depends on, is durable. When the future is dropped, only the
+    /// response is lost.
     pub(in crate::engine) async fn refuse(
         &self,
         rejection: Rejection,

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::awaiting_receivers::{self, AwaitingReceivers};
 use super::commit::{NotCommitted, Waking};
 use super::read_set::ReadSet;
-use super::settling::{self, Unsettled};
 use crate::base::codec::Blob;
 use crate::base::codec::TooLarge;
 use crate::base::digest::Digest;
@@ -124,15 +124,15 @@ impl ActorMessage {
                 awaited,
             }) if !awaited.is_empty() => {
                 let (answer, receiver) = oneshot::channel();
-                let unsettled = Unsettled {
+                let waiting = AwaitingReceivers {
                     pending,
                     position,
                     stored,
                     messages: awaited,
                     answer,
                 };
-                settling::start(shared, unsettled);
-                (ActorResult::Settling(receiver), None)
+                awaiting_receivers::start(shared, waiting);
+                (ActorResult::AwaitingReceivers(receiver), None)
             }
             Some(result) => {
                 pending.key_lock = None;
@@ -307,7 +307,7 @@ impl ActorMessage {
         if !shared.has_room() {
             return Attempted::Final(ActorResult::Unavailable);
         }
-        let awaited = settling::awaited(self.pending.request.row, &decided);
+        let awaited = awaiting_receivers::awaited(self.pending.request.row, &decided);
         let Decided {
             mut changes,
             outbox,

@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PATIENCE_AT_STOP: Duration = Duration::from_millis(500);
 
 /// A committed command whose client waits for the receivers to take its messages.
-pub(crate) struct Unsettled {
+pub(crate) struct AwaitingReceivers {
     /// The command, with its key locked.
     pub(crate) pending: PendingCommand,
     /// The position of its commit, and the response stored there.
@@ -55,23 +55,34 @@ pub(crate) fn awaited(row: Option<&Row>, decided: &Decided) -> Vec<i64> {
     sent.map(|message| message.number).collect()
 }
 
-/// Settles the response, whether or not the client still waits for it.
-pub(crate) fn start(shared: Arc<Shared>, unsettled: Unsettled) {
+/// What has become of an attempt to replace the first commit's response.
+enum FinalResponse {
+    /// It is committed at this position.
+    Committed(u64, Stored),
+    /// The first commit's response stays.
+    FirstStays,
+    /// What was read has changed meanwhile: the attempt is repeated.
+    Changed,
+}
+
+/// Finishes the response, whether or not the client still waits for it.
+pub(crate) fn start(shared: Arc<Shared>, waiting: AwaitingReceivers) {
     tokio::spawn(async move {
         // After a panic no response is sent; the first commit's response stays stored for the key.
-        let _ = unless_its_future_panics(pin!(shared.settle(unsettled))).await;
+        let _ = unless_its_future_panics(pin!(shared.finish(waiting))).await;
     });
 }
 
 impl Shared {
-    async fn settle(self: &Arc<Self>, unsettled: Unsettled) {
-        let Unsettled {
+    /// Sends the final response, once the receivers have taken the messages or the patience is over.
+    async fn finish(self: &Arc<Self>, waiting: AwaitingReceivers) {
+        let AwaitingReceivers {
             mut pending,
             position,
             stored,
             messages,
             answer,
-        } = unsettled;
+        } = waiting;
         let permit = pending.permit.take();
         let result = match self.lanes.wait(position).await {
             Err(_) => CommandResult::OutcomeUnknown,
@@ -83,9 +94,9 @@ impl Shared {
                     }
                 };
                 let _ = timeout(PATIENCE, known).await;
-                let settled = self.settled(&pending, position, &stored);
-                let settled = unless_its_future_panics(pin!(settled)).await.flatten();
-                let (position, stored) = settled.unwrap_or((position, stored));
+                let committed = self.final_response(&pending, position, &stored);
+                let committed = unless_its_future_panics(pin!(committed)).await.flatten();
+                let (position, stored) = committed.unwrap_or((position, stored));
                 match self.lanes.wait(position).await {
                     Ok(()) => CommandResult::Done {
                         body: stored.body,
@@ -138,7 +149,7 @@ impl Shared {
 
     /// Commits a response that shows which messages were taken, in place of the one at `position`; `None` when that
     /// one stays valid.
-    async fn settled(
+    async fn final_response(
         &self,
         pending: &PendingCommand,
         position: u64,
@@ -146,24 +157,28 @@ impl Shared {
     ) -> Option<(u64, Stored)> {
         let mut repeats = Repeats::default();
         loop {
-            match self.try_settled(pending, position, first)? {
-                Some(settled) => return Some(settled),
-                None => repeats.rest().await.ok()?,
+            match self.try_final_response(pending, position, first) {
+                FinalResponse::Committed(position, stored) => return Some((position, stored)),
+                FinalResponse::FirstStays => return None,
+                FinalResponse::Changed => repeats.rest().await.ok()?,
             }
         }
     }
 
-    /// Tries what [`Shared::settled`] does; `Some(None)` when what was read has changed meanwhile.
-    fn try_settled(
+    /// Tries once what [`Shared::final_response`] does.
+    fn try_final_response(
         &self,
         pending: &PendingCommand,
         position: u64,
         first: &Stored,
-    ) -> Option<Option<(u64, Stored)>> {
-        let row = pending.request.row?;
-        let key = pending.key_digest?;
+    ) -> FinalResponse {
+        let (Some(row), Some(key)) = (pending.request.row, pending.key_digest) else {
+            return FinalResponse::FirstStays;
+        };
         let view = ReadView::new(&self.tables);
-        let (body, disposition) = row.operation.final_response(&first.body, &view)?;
+        let Some((body, disposition)) = row.operation.final_response(&first.body, &view) else {
+            return FinalResponse::FirstStays;
+        };
         let at = self.commit_times.at(self.clock.now());
         let read_set = Self::read_set(position, &view);
         let record = NewRecord {
@@ -184,9 +199,11 @@ impl Shared {
                 body: Blob(body.as_slice()),
             },
         };
-        let mut record = record.encode_within(self.limits.record_bytes_max).ok()?;
+        let Ok(mut record) = record.encode_within(self.limits.record_bytes_max) else {
+            return FinalResponse::FirstStays;
+        };
         if !self.has_room() {
-            return None;
+            return FinalResponse::FirstStays;
         }
         let committed: Result<u64, NotCommitted> = self.append_and_publish(
             Waking::ByLane,
@@ -196,18 +213,18 @@ impl Shared {
                 Ok(at)
             },
             |sequence, _| sequence.push_taking(&mut record),
-            |settled| {
-                self.tables.take_key(key, settled);
+            |last| {
+                self.tables.take_key(key, last);
                 || ()
             },
         );
-        let settled = match committed {
-            Ok(settled) => settled,
-            Err(NotCommitted::Changed | NotCommitted::Overtaken) => return Some(None),
-            Err(NotCommitted::KeyUsed) => return None,
+        let last = match committed {
+            Ok(last) => last,
+            Err(NotCommitted::Changed | NotCommitted::Overtaken) => return FinalResponse::Changed,
+            Err(NotCommitted::KeyUsed) => return FinalResponse::FirstStays,
             Err(NotCommitted::Refused(error)) => {
                 tracing::error!(%error, "the log has not accepted a record");
-                return None;
+                return FinalResponse::FirstStays;
             }
         };
         let stored = Stored {
@@ -215,7 +232,7 @@ impl Shared {
             body: Bytes::from(body),
             disposition,
         };
-        self.recent.keep(settled, &stored);
-        Some(Some((settled, stored)))
+        self.recent.keep(last, &stored);
+        FinalResponse::Committed(last, stored)
     }
 }
