@@ -91,7 +91,7 @@ impl CommitTimes {
     }
 
     /// Sets the time of the last commit. The caller holds the log's sequencer.
-    pub(crate) fn next_is(&self, at: Timestamp) {
+    pub(crate) fn advance_to(&self, at: Timestamp) {
         self.last.store(at.millis(), Ordering::Relaxed);
     }
 
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(times.at(at(4_000)), at(5_000));
         assert_eq!(times.at(at(6_000)), at(6_000));
         assert!(times.can_be_next(at(5_000)) && !times.can_be_next(at(4_999)));
-        times.next_is(at(6_000));
+        times.advance_to(at(6_000));
         assert!(!times.can_be_next(at(5_000)));
         assert_eq!(times.ahead_of(at(4_500)), Duration::from_millis(1_500));
         assert_eq!(times.ahead_of(at(7_000)), Duration::ZERO);

@@ -127,11 +127,11 @@ impl Engine {
     }
 
     /// Sets the address at which clients reach the writer, if it is known.
-    pub fn writer_is_at(&self, address: Option<&str>) {
+    pub fn set_writer_address(&self, address: Option<&str>) {
         *self.shared.standby.writer.lock() = address.map(Arc::from);
     }
 
-    /// Returns the address set by [`Engine::writer_is_at`].
+    /// Returns the address set by [`Engine::set_writer_address`].
     #[must_use]
     pub fn writer(&self) -> Option<Arc<str>> {
         self.shared.standby.writer.lock().clone()

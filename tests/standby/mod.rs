@@ -122,7 +122,9 @@ fn a_standby_refuses_every_command_and_names_its_writer_to_who_has_a_token() {
     on_lane(inside.engine(), async {
         for is_known in [false, true] {
             let writer = "https://10.0.0.7:8080";
-            inside.engine().writer_is_at(is_known.then_some(writer));
+            inside
+                .engine()
+                .set_writer_address(is_known.then_some(writer));
             let mut all: Vec<(&str, String, Value)> = Vec::new();
             for row in OPERATIONS.iter().chain(MANAGEMENT) {
                 let example = examples::example(row);

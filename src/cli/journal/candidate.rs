@@ -106,6 +106,6 @@ impl Candidate {
             }
         }
         let address = holder.and_then(|holder| holder.address);
-        self.engine.writer_is_at(address.as_deref());
+        self.engine.set_writer_address(address.as_deref());
     }
 }

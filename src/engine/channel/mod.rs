@@ -177,7 +177,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         self.cost += cost;
         self.subjects.entry(subject).or_default().waiting.insert(id);
         if retry_state.attempts > 0 {
-            self.pace.is_failing_already();
+            self.pace.resume_failing();
         }
         self.schedule(subject);
     }
@@ -292,10 +292,10 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         subject.on_way = None;
         self.pace.ends();
         let Err(failure) = outcome else {
-            self.pace.is_taken();
+            self.pace.record_success();
             return self.remove(id).map(|(payload, _)| Settled::Taken(payload));
         };
-        self.pace.has_failed();
+        self.pace.record_failure();
         waiting.attempts += 1;
         if std::mem::take(&mut waiting.is_hurried) {
             waiting.due = None;
@@ -314,8 +314,8 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
 
     /// Sets what is known of the receiver otherwise than from the outcome of its newest attempt: from the log, or from
     /// how long that attempt has taken. The next outcome replaces it.
-    pub fn is_known_as(&mut self, health: ReceiverHealth) {
-        self.pace.is_known_as(health);
+    pub fn set_health(&mut self, health: ReceiverHealth) {
+        self.pace.set_health(health);
     }
 
     /// Records that an attempt was abandoned without an outcome: the item waits as before.
@@ -428,7 +428,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
     }
 
     /// Sets the time of an item's payload: the item counts as waiting since then.
-    pub fn is_born(&mut self, id: I, at: Timestamp) {
+    pub fn set_time(&mut self, id: I, at: Timestamp) {
         if let Some(waiting) = self.waiting.get_mut(&id) {
             waiting.born = Some(at);
         }
@@ -796,11 +796,11 @@ mod tests {
         channel.offer(2, "a", 1, (), at(110));
         assert_eq!(channel.waits_since(at(130)), Some(at(100).wall));
         assert_eq!(channel.oldest_undated(), Some(1));
-        channel.is_born(1, at(40).wall);
+        channel.set_time(1, at(40).wall);
         assert_eq!(channel.oldest_undated(), None);
         assert_eq!(channel.waits_since(at(130)), Some(at(40).wall));
         // The event's time lies ahead of a clock that was set back.
-        channel.is_born(1, at(4_000).wall);
+        channel.set_time(1, at(4_000).wall);
         assert_eq!(channel.waits_since(at(130)), Some(at(100).wall));
         channel.remove(1);
         assert_eq!(channel.waits_since(at(130)), Some(at(110).wall));

@@ -113,27 +113,27 @@ impl Pace {
     }
 
     /// Records that the receiver has taken an item.
-    pub(super) fn is_taken(&mut self) {
+    pub(super) fn record_success(&mut self) {
         self.takes = true;
         self.health = ReceiverHealth::Taking;
         self.failures = 0;
     }
 
     /// Records that an attempt has failed.
-    pub(super) fn has_failed(&mut self) {
+    pub(super) fn record_failure(&mut self) {
         self.takes = false;
         self.health = ReceiverHealth::Failing;
         self.failures = self.failures.saturating_add(1);
     }
 
     /// Records a failure before the start: the log has a waiting item with failed attempts.
-    pub(super) fn is_failing_already(&mut self) {
+    pub(super) fn resume_failing(&mut self) {
         self.failures = self.failures.max(1);
     }
 
     /// Sets what is known of the receiver otherwise than from its newest attempt's outcome. Until an attempt is taken,
     /// no more of them are in flight for that.
-    pub(super) fn is_known_as(&mut self, health: ReceiverHealth) {
+    pub(super) fn set_health(&mut self, health: ReceiverHealth) {
         self.health = health;
         self.takes &= health == ReceiverHealth::Taking;
     }
@@ -157,18 +157,18 @@ mod tests {
         let bounds = Bounds::default();
         let silent = || {
             let mut pace = Pace::default();
-            pace.has_failed();
-            pace.is_known_as(ReceiverHealth::Silent);
+            pace.record_failure();
+            pace.set_health(ReceiverHealth::Silent);
             pace
         };
         assert_eq!(most(silent()), 1);
         // An answer leads out of it, whatever it says.
         let mut refuses = silent();
-        refuses.has_failed();
+        refuses.record_failure();
         assert_eq!(refuses.health(), ReceiverHealth::Failing);
         assert_eq!(most(refuses), bounds.on_way_doubtful_max);
         let mut takes = silent();
-        takes.is_taken();
+        takes.record_success();
         assert_eq!(takes.health(), ReceiverHealth::Taking);
         assert_eq!(most(takes), bounds.on_way_max);
     }
@@ -176,15 +176,15 @@ mod tests {
     #[test]
     fn another_receiver_has_few_in_flight_whatever_the_one_before_took() {
         let mut pace = Pace::default();
-        pace.is_taken();
-        pace.is_known_as(ReceiverHealth::Unknown);
+        pace.record_success();
+        pace.set_health(ReceiverHealth::Unknown);
         assert_eq!(most(pace), Bounds::default().on_way_doubtful_max);
     }
 
     #[test]
     fn one_that_took_all_before_a_start_has_one_in_flight_until_it_takes_one_again() {
         let mut pace = Pace::default();
-        pace.is_known_as(ReceiverHealth::Taking);
+        pace.set_health(ReceiverHealth::Taking);
         assert_eq!(pace.health(), ReceiverHealth::Taking);
         assert_eq!(most(pace), 1);
     }

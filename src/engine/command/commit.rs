@@ -75,7 +75,7 @@ impl Shared {
         let position = append(&mut sequence, at)?;
         // From here on the log has the commit: if the rest of it cannot be published, the process must end.
         let abort_guard = AbortUnlessPublished;
-        self.commit_times.next_is(at);
+        self.commit_times.advance_to(at);
         let complete = publish(position);
         let given_back = || self.report_sequenced(Sequenced::GivenBack);
         match waking {

@@ -471,7 +471,7 @@ mod tests {
                 // Another command has just committed.
                 let now = clock.0.load(Ordering::SeqCst);
                 let shared = shared.upgrade().unwrap();
-                shared.commit_times.next_is(Timestamp::from_millis(now));
+                shared.commit_times.advance_to(Timestamp::from_millis(now));
             }
         }));
         on_lane(&engine, put_fact(&engine, 1)).unwrap();

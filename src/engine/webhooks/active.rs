@@ -158,10 +158,14 @@ impl ActiveSubscription {
     }
 
     /// Takes over the subscription as it is at `position`.
-    pub(super) fn is_known_as_of(&mut self, position: u64, subscription: &WebhookSubscription) {
+    pub(super) fn update_subscription(
+        &mut self,
+        position: u64,
+        subscription: &WebhookSubscription,
+    ) {
         if self.subscription.url != subscription.url {
             // Nothing is known of another receiver.
-            self.channel.is_known_as(ReceiverHealth::Unknown);
+            self.channel.set_health(ReceiverHealth::Unknown);
         }
         self.known_at = position;
         self.subscription = subscription.clone();
@@ -193,7 +197,7 @@ impl ActiveSubscription {
         let cost = 128 + carried.event_type.len() + carried.subject.len();
         self.channel
             .offer(event.id, &event.subject, cost, carried, now);
-        self.channel.is_born(event.id, event.at);
+        self.channel.set_time(event.id, event.at);
     }
 
     /// Returns the event that waits longest if its time is to be read from the log, which happens once for each
@@ -406,12 +410,12 @@ impl ActiveSubscription {
     /// Notes how long the newest attempt has taken, which has failed.
     pub(super) fn note_wait(&mut self, took: Duration) {
         if took >= SILENT_AFTER {
-            self.channel.is_known_as(ReceiverHealth::Silent);
+            self.channel.set_health(ReceiverHealth::Silent);
         }
     }
 
     /// Drops all waiting deliveries; results of attempts in flight will be ignored.
-    pub(super) fn runs_dry(&mut self, runs: &mut u64, bounds: Bounds) {
+    pub(super) fn drop_waiting(&mut self, runs: &mut u64, bounds: Bounds) {
         *runs += 1;
         self.run = *runs;
         self.channel = Channel::new(bounds);
@@ -790,11 +794,11 @@ mod tests {
     fn the_receiver_at_another_address_is_another_one_and_a_new_secret_leaves_it_the_same() {
         let mut active = active();
         active.offer(&event(1), now());
-        active.channel.is_known_as(ReceiverHealth::Silent);
+        active.channel.set_health(ReceiverHealth::Silent);
         let mut known = |change: fn(&mut WebhookSubscription)| {
             let mut subscription = active.subscription.clone();
             change(&mut subscription);
-            active.is_known_as_of(2, &subscription);
+            active.update_subscription(2, &subscription);
             assert_eq!(active.subscription.url, subscription.url);
             // Nothing is taken out: what it is asked for is refused.
             let mut health = None;

@@ -166,7 +166,7 @@ impl Dispatcher {
             Message::Dated(id, run, event, at) => {
                 let active = self.active.get_mut(&id);
                 if let Some(active) = active.filter(|active| active.run == run) {
-                    active.channel.is_born(event, at);
+                    active.channel.set_time(event, at);
                 }
             }
             Message::Recorded(id, serial, is_recorded) => self.recorded(id, serial, is_recorded),
@@ -221,7 +221,7 @@ impl Dispatcher {
             Some(active) if active.generation > deliveries.generation => return,
             Some(active) if active.subscription.revision > subscription.revision => {}
             Some(active) if active.generation == deliveries.generation => {
-                active.is_known_as_of(stored.position, subscription);
+                active.update_subscription(stored.position, subscription);
             }
             _ => self.attach(id, &stored),
         }
@@ -268,7 +268,7 @@ impl Dispatcher {
         for waiting in &deliveries.waiting {
             active.resume(waiting, now);
         }
-        active.channel.is_known_as(health(deliveries));
+        active.channel.set_health(health(deliveries));
         self.active.insert(id, active);
         if self.tail.is_none() {
             self.tail = Some(Tail::begin(&self.shared));
@@ -420,7 +420,7 @@ impl Dispatcher {
                 };
                 active.note_failure(id, &failure, now.wall);
                 active.is_gone = true;
-                active.runs_dry(&mut self.runs, self.bounds);
+                active.drop_waiting(&mut self.runs, self.bounds);
                 tracing::warn!(%subscription, "the receiver of a webhook subscription is gone");
                 self.record(subscription, true);
             }

@@ -97,7 +97,7 @@ impl Past<'_> {
     /// `list_reads_max` records are read for lists, a list that needs more is [`Lost::Unfinished`].
     #[must_use]
     pub fn in_pieces(self, known: KnownLists, list_reads_max: usize) -> Self {
-        self.may_read_for_lists(list_reads_max);
+        self.set_list_reads_max(list_reads_max);
         Self {
             memberships: RefCell::new(known.0),
             ..self
@@ -105,7 +105,7 @@ impl Past<'_> {
     }
 
     /// Sets the number of records that are read for lists in this piece, with those that were.
-    pub fn may_read_for_lists(&self, most: usize) {
+    pub fn set_list_reads_max(&self, most: usize) {
         self.list_reads_max.set(most);
     }
 

@@ -125,7 +125,7 @@ impl Look {
         });
         source.check()?;
         // A list is known for one position at a time: what has a body goes on in this piece, lest it come back to it.
-        past.may_read_for_lists(usize::MAX);
+        past.set_list_reads_max(usize::MAX);
         Ok(found.ok())
     }
 

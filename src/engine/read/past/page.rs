@@ -125,7 +125,7 @@ impl Look {
                 let told = told(newer, numbered, Some(&body), &its);
                 bytes += told.len();
                 page.revisions.push(told);
-                past.may_read_for_lists(PAGE_READS_MAX);
+                past.set_list_reads_max(PAGE_READS_MAX);
             }
             let is_much = past.states() > PAGE_STATES_MAX || past.reads() > PAGE_READS_MAX;
             let is_long = is_much && !page.revisions.is_empty();
