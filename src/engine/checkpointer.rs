@@ -159,7 +159,7 @@ pub(crate) struct Checkpointer {
 pub(super) struct WakeUp {
     pub(super) stop: AtomicBool,
     pub(super) requested: Mutex<bool>,
-    pub(super) rung: Condvar,
+    pub(super) condvar: Condvar,
 }
 
 impl WakeUp {
@@ -168,7 +168,7 @@ impl WakeUp {
         let until = Instant::now() + at_most;
         let mut requested = self.requested.lock();
         while !*requested && !self.stops() {
-            if self.rung.wait_until(&mut requested, until).timed_out() {
+            if self.condvar.wait_until(&mut requested, until).timed_out() {
                 break;
             }
         }
@@ -179,7 +179,7 @@ impl WakeUp {
     pub(super) fn rest(&self, duration: Duration) {
         let until = Instant::now() + duration;
         let mut requested = self.requested.lock();
-        while !self.stops() && !self.rung.wait_until(&mut requested, until).timed_out() {}
+        while !self.stops() && !self.condvar.wait_until(&mut requested, until).timed_out() {}
     }
 
     pub(super) fn stops(&self) -> bool {
@@ -189,12 +189,12 @@ impl WakeUp {
     pub(super) fn stop(&self) {
         let _requested = self.requested.lock();
         self.stop.store(true, Ordering::Release);
-        self.rung.notify_all();
+        self.condvar.notify_all();
     }
 
     pub(super) fn request(&self) {
         *self.requested.lock() = true;
-        self.rung.notify_all();
+        self.condvar.notify_all();
     }
 }
 
@@ -367,7 +367,7 @@ mod tests {
             // A notification without a request or a stop does not end the wait.
             scope.spawn(|| {
                 for _ in 0..20 {
-                    wake_up.rung.notify_all();
+                    wake_up.condvar.notify_all();
                     std::thread::yield_now();
                 }
             });

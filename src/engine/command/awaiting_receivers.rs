@@ -135,12 +135,12 @@ impl Shared {
             let Some(message) = Message::of_number(&view, *number) else {
                 return true;
             };
-            let line = self.outbox.line(&message.topic).map(Arc::as_ptr);
+            let queue = self.outbox.queue_of(&message.topic).map(Arc::as_ptr);
             match (message.status, message.attempts) {
                 (MessageStatus::Taken, _) => true,
-                (MessageStatus::Waiting, 0) => failing.contains(&line),
+                (MessageStatus::Waiting, 0) => failing.contains(&queue),
                 _ => {
-                    failing.push(line);
+                    failing.push(queue);
                     true
                 }
             }

@@ -50,7 +50,7 @@ impl Shared {
             Some(row) => row.operation.replayed(stored.body.to_vec()).into(),
             None => stored.body,
         };
-        let since = match self.unless_gone(may_act).await {
+        let since = match self.check_still_active(may_act).await {
             Ok(since) => since,
             Err(reply) => return Some(reply),
         };
@@ -96,7 +96,7 @@ impl Shared {
                 return CommandResult::Unavailable;
             }
         };
-        self.refuse_unless_gone(rejection, position, pending.may_act)
+        self.refuse_if_still_active(rejection, position, pending.may_act)
             .await
     }
 

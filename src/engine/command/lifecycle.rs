@@ -76,7 +76,10 @@ impl Shared {
     }
 
     /// Returns the position since which the actor may act, or 0 if the operation needs no actor.
-    pub(super) async fn unless_gone(&self, may_act: Option<MayAct>) -> Result<u64, CommandResult> {
+    pub(super) async fn check_still_active(
+        &self,
+        may_act: Option<MayAct>,
+    ) -> Result<u64, CommandResult> {
         match may_act {
             Some(may_act) => self.may_still_act(may_act).await.map(|still| still.since),
             None => Ok(0),

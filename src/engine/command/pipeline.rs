@@ -273,7 +273,7 @@ impl Shared {
                 if self.lanes.wait(position).await.is_err() {
                     return CommandResult::Unavailable;
                 }
-                if let Err(gone) = self.unless_gone(may_act).await {
+                if let Err(gone) = self.check_still_active(may_act).await {
                     return gone;
                 }
                 CommandResult::Done {
@@ -286,7 +286,7 @@ impl Shared {
             ActorResult::Refused {
                 rejection,
                 position,
-            } => Box::pin(self.refuse_unless_gone(rejection, position, may_act)).await,
+            } => Box::pin(self.refuse_if_still_active(rejection, position, may_act)).await,
             ActorResult::Unavailable => CommandResult::Unavailable,
             ActorResult::OutcomeUnknown => CommandResult::OutcomeUnknown,
             ActorResult::Fault | ActorResult::Moved(_) => CommandResult::Fault,
@@ -312,14 +312,14 @@ impl Shared {
     }
 
     /// Rejects with `rejection`, or because the actor may no longer act.
-    pub(in crate::engine) async fn refuse_unless_gone(
+    pub(in crate::engine) async fn refuse_if_still_active(
         &self,
         rejection: Rejection,
         position: u64,
         may_act: Option<MayAct>,
     ) -> CommandResult {
         let refused = self.refuse(rejection, position).await;
-        match self.unless_gone(may_act).await {
+        match self.check_still_active(may_act).await {
             Ok(_) => refused,
             Err(gone) => gone,
         }

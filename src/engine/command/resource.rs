@@ -321,7 +321,7 @@ impl ActorMessage {
             disposition,
         };
         let messages = shared.born(&outbox, at, &mut changes);
-        let Some(mut changes) = self.made_ready(changes, read_set, record.len()) else {
+        let Some(mut changes) = self.prepare_changes(changes, read_set, record.len()) else {
             return Attempted::Again;
         };
         let key = self.pending.key_digest;
@@ -382,7 +382,7 @@ impl ActorMessage {
 
     /// Prepares the changes for the critical section: does the work that grows with the size of a state, and
     /// allocates the memory that the commit needs. Returns `None` when the read set has changed.
-    fn made_ready(
+    fn prepare_changes(
         &self,
         changes: Vec<Change>,
         read_set: &ReadSet,

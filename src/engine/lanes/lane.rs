@@ -211,11 +211,12 @@ impl Lanes {
             {
                 log.wake();
             }
-            self.let_out(lane);
+            self.release_durable(lane);
         }
     }
 
-    fn let_out(&self, lane: usize) {
+    /// Releases the lane's tasks whose position is durable; all of them, once the log has failed.
+    fn release_durable(&self, lane: usize) {
         let failed = self.has_failed();
         let durable = self.durable.load(Ordering::Acquire);
         let mut waiting = self.lanes[lane].waiting.lock();
@@ -248,7 +249,7 @@ impl Lanes {
         // Repeated, since a position that became durable before the waiter was entered would be missed, as would a
         // failure.
         if self.durable.load(Ordering::Acquire) >= position || self.has_failed() {
-            self.let_out(lane);
+            self.release_durable(lane);
         }
         let _ = receiver.await;
         if self.durable.load(Ordering::Acquire) >= position {
@@ -303,7 +304,7 @@ mod tests {
             many.push(wait(1));
         }
         lanes.durable(1);
-        lanes.let_out(0);
+        lanes.release_durable(0);
         drop(many);
         for _ in 0..SWEEP_MIN * 4 {
             drop(wait(2));

@@ -14,7 +14,7 @@ use crate::domain::outbox::report::{Attempt, RecordAttempt};
 use crate::domain::resource::ReadView;
 use crate::engine::channel::schedule;
 use crate::engine::core::{CommandResult, Shared};
-use crate::engine::outbox::{Line, Next, OutgoingMessage};
+use crate::engine::outbox::{Next, OutgoingMessage, ReceiverQueue};
 use crate::engine::role::writer_proof::CONFIRM_AGAIN;
 
 /// Pause before the recording of an attempt's outcome is retried.
@@ -22,17 +22,17 @@ const RECORD_AGAIN: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// Delivers messages to a receiver, for as long as the service runs.
-    pub(super) async fn deliver(self: &Arc<Self>, line: &Arc<Line>) {
+    pub(super) async fn deliver(self: &Arc<Self>, queue: &Arc<ReceiverQueue>) {
         while !self.is_ending() {
-            let mut news = pin!(line.news.notified());
+            let mut news = pin!(queue.news.notified());
             news.as_mut().enable();
             let now = self.both_clocks();
             let wake = {
-                let mut queue = line.queue.lock();
-                while let Some(next) = queue.next(now) {
-                    tokio::spawn(Arc::clone(self).attempt(Arc::clone(line), next));
+                let mut messages = queue.messages.lock();
+                while let Some(next) = messages.next(now) {
+                    tokio::spawn(Arc::clone(self).attempt(Arc::clone(queue), next));
                 }
-                queue.wake_at()
+                messages.wake_at()
             };
             match wake {
                 Some(wake) => {
@@ -47,8 +47,8 @@ impl Shared {
     }
 
     /// Makes one attempt: waits until the message is durable, sends it, and waits until the outcome is durable.
-    async fn attempt(self: Arc<Self>, line: Arc<Line>, next: Next) {
-        let attempted = pin!(self.attempted(&line, next));
+    async fn attempt(self: Arc<Self>, queue: Arc<ReceiverQueue>, next: Next) {
+        let attempted = pin!(self.attempted(&queue, next));
         let attempted = unless_its_future_panics(attempted).await;
         if attempted.is_none() {
             // The message stays due after a pause, since the attempt may panic again.
@@ -56,16 +56,17 @@ impl Shared {
         }
         let outcome = attempted.flatten();
         let outcome = outcome.as_ref().map(|outcome| outcome.as_ref().copied());
-        line.queue
+        queue
+            .messages
             .lock()
             .ended(next.number, outcome, self.both_clocks());
-        line.news.notify_one();
+        queue.news.notify_one();
     }
 
     /// Returns the outcome of an attempt once it is durable; `None` when nothing was sent.
     async fn attempted(
         self: &Arc<Self>,
-        line: &Line,
+        queue: &ReceiverQueue,
         next: Next,
     ) -> Option<Result<(), schedule::Failure>> {
         self.lanes.wait(next.position).await.ok()?;
@@ -81,8 +82,8 @@ impl Shared {
         };
         let is_waiting = message.status == MessageStatus::Waiting;
         let Some(unsettled) = message.unsettled.take_if(|_| is_waiting) else {
-            let mut queue = line.queue.lock();
-            queue.put(position, &message, self.both_clocks());
+            let mut messages = queue.messages.lock();
+            messages.put(position, &message, self.both_clocks());
             return None;
         };
         let outgoing = OutgoingMessage {
@@ -95,7 +96,7 @@ impl Shared {
             sent_at: self.clock.now(),
         };
         let began = self.clock.steady();
-        let delivery = pin!(async { line.to.receiver.deliver(&outgoing).await });
+        let delivery = pin!(async { queue.to.receiver.deliver(&outgoing).await });
         let result = unless_its_future_panics(delivery).await;
         let result = result.unwrap_or_else(|| {
             Err(schedule::Failure {
@@ -105,10 +106,10 @@ impl Shared {
             })
         });
         let took = self.clock.steady().saturating_sub(began);
-        line.count(took, result.is_ok());
+        queue.count(took, result.is_ok());
         let attempt = match &result {
             Ok(()) => Attempt::Taken,
-            Err(failure) => self.not_taken(line, &outgoing, failure, unsettled.tried + 1),
+            Err(failure) => self.not_taken(queue, &outgoing, failure, unsettled.tried + 1),
         };
         // The next message must not be sent before the log records that this one was taken.
         loop {
@@ -128,7 +129,7 @@ impl Shared {
     /// Decides what becomes of a message that its receiver did not take at this attempt.
     fn not_taken(
         &self,
-        line: &Line,
+        queue: &ReceiverQueue,
         message: &OutgoingMessage,
         failure: &schedule::Failure,
         tried: u32,
@@ -138,7 +139,7 @@ impl Shared {
         tracing::warn!(
             message = message.number,
             topic = &*message.topic,
-            receiver = %line.to.topics,
+            receiver = %queue.to.topics,
             tried,
             error = &*failure.error,
             is_dead = pause.is_none(),
@@ -151,7 +152,7 @@ impl Shared {
         let Some(pause) = pause else {
             return Attempt::Dead(failure);
         };
-        let pause = i64::try_from((pause / line.hurry).as_millis()).unwrap_or(i64::MAX);
+        let pause = i64::try_from((pause / queue.hurry).as_millis()).unwrap_or(i64::MAX);
         let next = self.clock.now().millis().saturating_add(pause);
         Attempt::Failed(failure, Timestamp::from_millis(next))
     }

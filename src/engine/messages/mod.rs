@@ -39,9 +39,9 @@ impl Shared {
     /// lane.
     fn start_deliveries(self: &Arc<Self>) {
         let last = self.role.messages_before();
-        for line in self.outbox.lines() {
-            let (shared, line) = (Arc::clone(self), Arc::clone(line));
-            tokio::spawn(async move { shared.deliver(&line).await });
+        for queue in self.outbox.queues() {
+            let (shared, queue) = (Arc::clone(self), Arc::clone(queue));
+            tokio::spawn(async move { shared.deliver(&queue).await });
         }
         let shared = Arc::clone(self);
         tokio::task::spawn_blocking(move || shared.queue_unsettled(last));
@@ -55,22 +55,13 @@ impl Shared {
             let mut messages = view.all_listed_with_positions::<Message>(unsettled_near(first));
             messages.sort_unstable_by_key(|(message, _)| message.number);
             for (message, position) in messages {
-                if message.number > last {
-                    continue;
-                }
-                match self.outbox.line(&message.topic) {
-                    Some(line) => {
-                        line.queue
-                            .lock()
-                            .put(position, &message, self.both_clocks());
-                        line.news.notify_one();
-                    }
-                    None => self.outbox.unclaimed.found(message.number),
+                if message.number <= last {
+                    self.outbox.found(position, &message, self.both_clocks());
                 }
             }
             first = numbers_near(first).end;
         }
-        let unclaimed = self.outbox.unclaimed.count();
+        let unclaimed = self.outbox.unclaimed();
         if unclaimed > 0 {
             tracing::warn!(
                 messages = unclaimed,

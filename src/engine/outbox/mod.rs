@@ -39,11 +39,11 @@ use crate::domain::outbox::message::Message;
 /// The upper bounds of the buckets of attempts' durations, in milliseconds.
 pub const ATTEMPT_BUCKETS: [u64; 8] = [5, 25, 100, 250, 1_000, 2_500, 5_000, 15_000];
 
-/// What there is for one receiver.
-pub(super) struct Line {
+/// The messages for one receiver, and its figures.
+pub(super) struct ReceiverQueue {
     pub(super) to: NamedReceiver,
-    pub(super) queue: Mutex<Queue>,
-    /// Something has changed in the queue.
+    pub(super) messages: Mutex<Queue>,
+    /// Something has changed among the messages.
     pub(super) news: Notify,
     /// How many times shorter than the schedule pauses are: 1 but in tests.
     pub(super) hurry: u32,
@@ -55,17 +55,17 @@ pub(super) struct Line {
 }
 
 /// The receivers, and what waits for them.
-struct Lines {
-    lines: Vec<Arc<Line>>,
+struct ReceiverQueues {
+    queues: Vec<Arc<ReceiverQueue>>,
     has_receiver: Box<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
 /// Brings messages to receivers.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    lines: OnceLock<Lines>,
+    queues: OnceLock<ReceiverQueues>,
     /// Messages that wait or are dead, and have no receiver.
-    pub(super) unclaimed: Unclaimed,
+    unclaimed: Unclaimed,
     /// A message has got another status.
     progress: Notify,
 }
@@ -107,45 +107,57 @@ impl Outbox {
     /// first command.
     pub(crate) fn deliver_to(&self, receivers: Vec<NamedReceiver>, bounds: Bounds) {
         let patterns: Vec<Pattern> = receivers.iter().map(|to| to.topics.clone()).collect();
-        let lines = Lines {
-            lines: receivers
+        let queues = ReceiverQueues {
+            queues: receivers
                 .into_iter()
-                .map(|to| Arc::new(Line::new(to, bounds)))
+                .map(|to| Arc::new(ReceiverQueue::new(to, bounds)))
                 .collect(),
             has_receiver: Box::new(move |topic| {
                 patterns.iter().any(|pattern| pattern.matches(topic))
             }),
         };
-        if self.lines.set(lines).is_err() {
+        if self.queues.set(queues).is_err() {
             tracing::error!("the receivers are already set; the new ones are ignored");
         }
     }
 
     /// Whether a receiver is named for messages of a topic.
     pub(crate) fn has_receiver(&self) -> &dyn Fn(&str) -> bool {
-        match self.lines.get() {
-            Some(lines) => &*lines.has_receiver,
+        match self.queues.get() {
+            Some(queues) => &*queues.has_receiver,
             None => &|_| false,
         }
     }
 
-    /// The receivers.
-    pub(super) fn lines(&self) -> &[Arc<Line>] {
-        self.lines.get().map_or(&[], |lines| &lines.lines)
+    /// The queues of all receivers.
+    pub(super) fn queues(&self) -> &[Arc<ReceiverQueue>] {
+        self.queues.get().map_or(&[], |queues| &queues.queues)
     }
 
-    /// What there is for the receiver of a topic.
-    pub(super) fn line(&self, topic: &str) -> Option<&Arc<Line>> {
-        let lines = self.lines.get()?.lines.iter();
-        let matching = lines.filter(|line| line.to.topics.matches(topic));
-        matching.max_by_key(|line| line.to.topics.length())
+    /// The queue of the receiver of a topic.
+    pub(super) fn queue_of(&self, topic: &str) -> Option<&Arc<ReceiverQueue>> {
+        let queues = self.queues.get()?.queues.iter();
+        let matching = queues.filter(|queue| queue.to.topics.matches(topic));
+        matching.max_by_key(|queue| queue.to.topics.length())
+    }
+
+    /// Takes a message from before the start as the commit at `position` has left it.
+    pub(super) fn found(&self, position: u64, message: &Message, now: Now) {
+        match self.queue_of(&message.topic) {
+            Some(queue) => queue.put(position, message, now),
+            None => self.unclaimed.found(message.number),
+        }
+    }
+
+    /// Returns the number of messages that wait or are dead, and have no receiver.
+    pub(super) fn unclaimed(&self) -> u64 {
+        self.unclaimed.count()
     }
 
     /// The commit at `position` has left the message so.
     pub(crate) fn touched(&self, position: u64, message: &Message, now: Now) {
-        if let Some(line) = self.line(&message.topic) {
-            line.queue.lock().put(position, message, now);
-            line.news.notify_one();
+        if let Some(queue) = self.queue_of(&message.topic) {
+            queue.put(position, message, now);
         } else {
             let is_born = message.revision == Revision::FIRST;
             match (is_born, message.unsettled.is_some()) {
@@ -163,7 +175,7 @@ impl Outbox {
     /// Has a message that waits show when it is really tried next: that is counted by the steady clock,
     /// and recorded by the wall clock, which may have been set since.
     pub(crate) fn show_due(&self, message: &mut Message, now: Now) {
-        let Some(line) = self.line(&message.topic) else {
+        let Some(queue) = self.queue_of(&message.topic) else {
             return;
         };
         let unsettled = message.unsettled.as_mut();
@@ -172,7 +184,7 @@ impl Outbox {
             unsettled.next_attempt_at.as_mut().map(|due| (due, tried))
         });
         if let Some((shown, tried)) = pausing
-            && let Some(due) = line.queue.lock().due(message.number, tried, now)
+            && let Some(due) = queue.messages.lock().due(message.number, tried, now)
             && Duration::from_millis(due.millis().abs_diff(shown.millis())) >= CLOCK_STEP
         {
             *shown = due;
@@ -187,17 +199,21 @@ impl Outbox {
     /// Its figures.
     pub(crate) fn figures(&self, now: Now) -> OutboxFigures {
         OutboxFigures {
-            receivers: self.lines().iter().map(|line| line.figures(now)).collect(),
-            unclaimed: self.unclaimed.count(),
+            receivers: self
+                .queues()
+                .iter()
+                .map(|queue| queue.figures(now))
+                .collect(),
+            unclaimed: self.unclaimed(),
         }
     }
 }
 
-impl Line {
+impl ReceiverQueue {
     fn new(to: NamedReceiver, bounds: Bounds) -> Self {
         Self {
             to,
-            queue: Mutex::new(Queue::new(bounds)),
+            messages: Mutex::new(Queue::new(bounds)),
             news: Notify::new(),
             hurry: bounds.hurry,
             attempts: AtomicU64::new(0),
@@ -205,6 +221,12 @@ impl Line {
             durations: Default::default(),
             micros: AtomicU64::new(0),
         }
+    }
+
+    /// Takes the message as the commit at `position` has left it.
+    fn put(&self, position: u64, message: &Message, now: Now) {
+        self.messages.lock().put(position, message, now);
+        self.news.notify_one();
     }
 
     /// An attempt took so long.
@@ -219,14 +241,14 @@ impl Line {
     }
 
     fn figures(&self, now: Now) -> ReceiverFigures {
-        let queue = self.queue.lock();
+        let messages = self.messages.lock();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ReceiverFigures {
             name: self.to.topics.to_string(),
-            waiting: queue.waiting(),
-            is_failing: queue.is_failing(),
-            dead: queue.dead(),
-            oldest_age: queue.oldest_age(now),
+            waiting: messages.waiting(),
+            is_failing: messages.is_failing(),
+            dead: messages.dead(),
+            oldest_age: messages.oldest_age(now),
             attempts: count(&self.attempts),
             taken: count(&self.taken),
             durations: self.durations.each_ref().map(count),

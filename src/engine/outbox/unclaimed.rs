@@ -8,7 +8,7 @@ use roaring::RoaringTreemap;
 
 /// The messages without a receiver, by their numbers.
 #[derive(Default)]
-pub(in crate::engine) struct Unclaimed(Mutex<Known>);
+pub(super) struct Unclaimed(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
@@ -38,7 +38,7 @@ impl Unclaimed {
     }
 
     /// Notes a message from before the start that was not settled when it was read.
-    pub(in crate::engine) fn found(&self, number: i64) {
+    pub(super) fn found(&self, number: i64) {
         let number = number.cast_unsigned();
         let mut known = self.0.lock();
         if !known.settled.contains(number) {
@@ -47,7 +47,7 @@ impl Unclaimed {
     }
 
     /// Returns the number of messages that wait or are dead.
-    pub(in crate::engine) fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.0.lock().unsettled.len()
     }
 }

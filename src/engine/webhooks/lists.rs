@@ -78,7 +78,7 @@ impl Shared {
         let may_act = self.may_act(&actor.subject).await?;
         let (may_manage, position) = self.read_now(check_authority, actor, &[], may_act).await?;
         if let Err(rejection) = may_manage {
-            let refused = self.refuse_unless_gone(rejection, position, Some(may_act));
+            let refused = self.refuse_if_still_active(rejection, position, Some(may_act));
             return Err(refused.await);
         }
         let list = subscriptions();
@@ -123,7 +123,7 @@ impl Shared {
         let mut all = match found {
             Ok(all) => all,
             Err(rejection) => {
-                let refused = self.refuse_unless_gone(rejection, position, Some(may_act));
+                let refused = self.refuse_if_still_active(rejection, position, Some(may_act));
                 return Err(refused.await);
             }
         };
