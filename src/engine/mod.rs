@@ -15,6 +15,10 @@
 //! *Positions.* A response names the position that it depends on. For a commit that is its own.
 //! Otherwise it is the higher of two: the position that was durable before reading, and the last
 //! commit among what was read. Both kinds wait in their lane's gate until that position is durable.
+//!
+//! *Files.* `core` has the state that everything shares; its parts stand below it, such as `outbox`, `feed` and
+//! `checkpointer`. What works on all of that state stands above it, in files and folders of its own, such as
+//! `messages`, `read` and `checkpoint`, since no two files and no two folders use each other.
 
 pub mod channel;
 mod checkpoint;
