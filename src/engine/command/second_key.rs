@@ -67,7 +67,7 @@ impl ActorMessage {
         let committed: Result<u64, NotCommitted> = shared.append_and_publish(
             Waking::ByLane,
             || {
-                // The first key is not locked: it may be forgotten meanwhile.
+                // The first key is not locked: it may be forgotten, or get its final response, meanwhile.
                 if shared.tables.key(first_digest) != Some(first) {
                     return Err(NotCommitted::Changed);
                 }
