@@ -359,7 +359,9 @@ fn dry_runs_that_wait_for_a_silent_log_hold_no_more_than_their_bytes() {
     let dry_run = async |number: usize| {
         let body = world.deposit_request(&format!("S-{number}"), &format!("key-{number}"));
         let permit = engine.admit().unwrap();
-        engine.carry_out(call(&engine, &body), permit, true).await
+        engine
+            .execute(call(&engine, &body), permit, Mode::DryRun)
+            .await
     };
     on_lane(&engine, async {
         let done = dry_run(0).await;
