@@ -1,6 +1,7 @@
 //! Digests: short keys of fixed size, and fingerprints of request content.
 
 use std::cell::Cell;
+use std::thread::LocalKey;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -14,24 +15,32 @@ use super::hex::hex;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 16]);
 
-/// Maximum length of the bytes (label, parts and their lengths) whose digests are cached: a command
-/// looks the same names up several times, and many commands have one actor or one branch.
+/// Maximum length of the bytes (label, parts and their lengths) of most names. A command looks the same names up
+/// several times, and many commands have one actor or one branch, so their digests are cached.
 const SHORT: usize = 64;
-/// Number of cached digests of each thread.
-const RECENTS: usize = 128;
+/// Maximum length of the bytes whose digests are cached: that of names of two or three identifiers.
+const LONG: usize = 192;
+
+/// The cache of a thread: `COUNT` digests of up to `BYTES` bytes.
+type Cache<const BYTES: usize, const COUNT: usize> = [Cell<Recent<BYTES>>; COUNT];
+
+thread_local! {
+    static OF_SHORT: Cache<SHORT, 128> = const { [const { Cell::new(Recent::NONE) }; 128] };
+    static OF_LONG: Cache<LONG, 32> = const { [const { Cell::new(Recent::NONE) }; 32] };
+}
 
 /// A cached digest, with the bytes that it was computed from.
 #[derive(Clone, Copy)]
-struct Recent {
-    bytes: [u8; SHORT],
+struct Recent<const BYTES: usize> {
+    bytes: [u8; BYTES],
     /// Number of bytes in use; 0 in an entry that is empty.
     length: usize,
     digest: Digest,
 }
 
-impl Recent {
+impl<const BYTES: usize> Recent<BYTES> {
     const NONE: Self = Self {
-        bytes: [0; SHORT],
+        bytes: [0; BYTES],
         length: 0,
         digest: Digest([0; 16]),
     };
@@ -77,7 +86,12 @@ impl Digest {
         let mut short = [0; SHORT];
         if let Some(bytes) = short.get_mut(..length) {
             fill(bytes);
-            return Self::of_short(short, length);
+            return Self::cached(&OF_SHORT, short, length);
+        }
+        let mut long = [0; LONG];
+        if let Some(bytes) = long.get_mut(..length) {
+            fill(bytes);
+            return Self::cached(&OF_LONG, long, length);
         }
         let mut bytes = vec![0; length];
         fill(&mut bytes);
@@ -91,17 +105,18 @@ impl Digest {
     }
 
     /// Returns the digest of the first `length` bytes, maybe from the cache; all others are 0.
-    fn of_short(bytes: [u8; SHORT], length: usize) -> Self {
-        thread_local! {
-            static RECENT: [Cell<Recent>; RECENTS] = const { [const { Cell::new(Recent::NONE) }; RECENTS] };
-        }
+    fn cached<const BYTES: usize, const COUNT: usize>(
+        cache: &'static LocalKey<Cache<BYTES, COUNT>>,
+        bytes: [u8; BYTES],
+        length: usize,
+    ) -> Self {
         let (words, _) = bytes.as_chunks::<8>();
         let mixed = words.iter().fold(0_u64, |mixed, word| {
             (mixed.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         });
         // The higher bits of `mixed` depend on all bytes.
-        let place = (mixed >> 32) as usize % RECENTS;
-        RECENT.with(|recent| {
+        let place = (mixed >> 32) as usize % COUNT;
+        cache.with(|recent| {
             let known = recent[place].get();
             if known.length == length && known.bytes == bytes {
                 return known.digest;
@@ -223,7 +238,9 @@ mod tests {
         // they would be alike, and share one place in the cache.
         let zeros: Vec<Vec<&str>> = (0..8).map(|count| vec![""; count]).collect();
         let names: Vec<String> = (0..1_000).map(|number| format!("name-{number}")).collect();
-        let long = [SHORT - 11, SHORT - 10, SHORT - 9].map(|length| "x".repeat(length));
+        let long = [SHORT, LONG].map(|most| [most - 11, most - 10, most - 9]);
+        let long = long.as_flattened().iter().map(|length| "x".repeat(*length));
+        let long: Vec<String> = long.collect();
         let named = names.iter().chain(&long).map(|name| vec![name.as_str()]);
         let asked: Vec<_> = zeros.into_iter().chain(named).collect();
         for _ in 0..2 {

@@ -138,15 +138,33 @@ fn near(bytes: &[u8], at: usize, distance: usize, stop: usize) -> Option<Match> 
     let again = &bytes[at..(at + NEAR_BYTES).min(stop)];
     let from = at - distance;
     let first = &bytes[from..][..again.len()];
-    let mut steps = first.as_chunks::<NEAR_STEP>().0.iter();
-    let steps = steps.position({
-        let mut again = again.as_chunks::<NEAR_STEP>().0.iter();
-        move |first| again.next() == Some(first)
-    })?;
+    let offset = first_equal_step(first, again)?;
     Some(Match {
-        from: from + steps * NEAR_STEP,
-        at: at + steps * NEAR_STEP,
+        from: from + offset,
+        at: at + offset,
     })
+}
+
+/// Returns the offset of the first step in which both texts, of equal length, have equal bytes; compares two steps at
+/// once.
+#[inline(always)]
+fn first_equal_step(one: &[u8], other: &[u8]) -> Option<usize> {
+    const WORD: usize = 2 * NEAR_STEP;
+    let (ones, one_rest) = one.as_chunks::<WORD>();
+    let (others, other_rest) = other.as_chunks::<WORD>();
+    let mut offset = 0;
+    for (one, other) in ones.iter().zip(others) {
+        let differs = u64::from_le_bytes(*one) ^ u64::from_le_bytes(*other);
+        if differs & u64::from(u32::MAX) == 0 {
+            return Some(offset);
+        }
+        if differs >> u32::BITS == 0 {
+            return Some(offset + NEAR_STEP);
+        }
+        offset += WORD;
+    }
+    let same = one_rest.first_chunk::<NEAR_STEP>()? == other_rest.first_chunk()?;
+    same.then_some(offset)
 }
 
 /// Returns the length of the common prefix.
@@ -315,6 +333,25 @@ mod tests {
                 all[at] = all[at - period];
             }
             decoded(&mut encoder, &all[..length]);
+        }
+    }
+
+    #[test]
+    fn the_first_equal_step_is_found_wherever_it_is() {
+        let mut random = SmallRng::seed_from_u64(7);
+        for length in 0..40 {
+            let one: Vec<u8> = (0..length).map(|_| random.random()).collect();
+            let differs: Vec<u8> = one.iter().map(|byte| !byte).collect();
+            assert_eq!(first_equal_step(&one, &differs), None);
+            for equal in 0..length / NEAR_STEP {
+                let at = equal * NEAR_STEP;
+                let mut other = differs.clone();
+                other[at..].copy_from_slice(&one[at..]);
+                assert_eq!(first_equal_step(&one, &other), Some(at), "of {length}");
+                other[at] = !one[at];
+                let next = (at + 2 * NEAR_STEP <= length).then_some(at + NEAR_STEP);
+                assert_eq!(first_equal_step(&one, &other), next, "of {length}");
+            }
         }
     }
 

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 
+use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::value::RawValue;
 
 use super::fault::FaultCode;
 use super::from_json::FromJson;
 use super::reader::Reader;
 use super::shape::Shape;
 use super::value::Json;
-use super::writer::write_json;
+use super::writer::{RAW, write_json};
 use crate::base::output::{Output, in_scratch};
 
 /// 2^53 − 1: every integer up to this one is exactly a double (RFC 8785 section 3.2.2.3 treats
@@ -55,11 +55,10 @@ crate::schema_of_shape!(AnyObject);
 impl Serialize for AnyObject {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
-            // The text is JSON that this program has written, so each number is passed on as
-            // written.
-            let text: &RawValue =
-                serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
-            text.serialize(serializer)
+            // The text is JSON that this program has written, so it is passed on as it is, and not parsed again.
+            let mut raw = serializer.serialize_struct(RAW, 1)?;
+            raw.serialize_field(RAW, &*self.0)?;
+            raw.end()
         } else {
             serializer.serialize_str(&self.0)
         }

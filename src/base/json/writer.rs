@@ -14,7 +14,7 @@ type Error = serde_json::Error;
 
 /// The name of a struct, and of its one field, by which `serde_json` passes a text that is already
 /// JSON through a serializer.
-const RAW: &str = "$serde_json::private::RawValue";
+pub(super) const RAW: &str = "$serde_json::private::RawValue";
 
 /// Writes `value` to the end of `text` as JSON.
 ///

@@ -7,6 +7,7 @@
 //! readers check which value a resource has. One booking's commits come one after the other, so no two of them do
 //! this at once.
 
+use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 
 use super::extent::Extent;
@@ -27,10 +28,15 @@ use crate::domain::resource::{IndexKey, Resource as _, Source as _};
 /// Number of places changed while a list is locked.
 const AT_ONCE: usize = 64;
 
+/// The kinds whose resources follow bookings.
+static FOLLOWERS: LazyLock<Vec<&'static dyn AnyResource>> = LazyLock::new(|| {
+    let all = catalogue::RESOURCES.iter().copied();
+    all.filter(|kind| !kind.by_booking().is_empty()).collect()
+});
+
 /// Returns the kinds whose resources follow bookings.
 fn followers() -> impl Iterator<Item = &'static dyn AnyResource> {
-    let all = catalogue::RESOURCES.iter().copied();
-    all.filter(|kind| !kind.by_booking().is_empty())
+    FOLLOWERS.iter().copied()
 }
 
 /// Returns the sets of a kind that a change of leads affects: each before and after it.
