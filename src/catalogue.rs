@@ -64,7 +64,7 @@ pub static OPERATIONS: &[Row] = &[
         2,
         "grant_payment_authority",
         "/family-payment-delegations",
-        &Erased::<family::grant_payment::GrantPayment>::NEW,
+        &Erased::<family::grant_payment_authority::GrantPaymentAuthority>::NEW,
     )
     .keyed(KeySource::Header)
     .succeeds_with(Success::Created),
@@ -72,7 +72,7 @@ pub static OPERATIONS: &[Row] = &[
         3,
         "create_branch",
         "/admin/branches",
-        &Erased::<branch::create::CreateBranch>::NEW,
+        &Erased::<branch::create_branch::CreateBranch>::NEW,
     )
     .keyed(KeySource::Header)
     .succeeds_with(Success::CreatedOnce)
@@ -90,7 +90,7 @@ pub static OPERATIONS: &[Row] = &[
         5,
         "open_data_room_request",
         "/settlement-data-room-export-requests",
-        &Erased::<settlement::open_data_room::OpenDataRoom>::NEW,
+        &Erased::<settlement::open_data_room_request::OpenDataRoomRequest>::NEW,
     )
     .keyed(KeySource::Body)
     .succeeds_with(Success::Created),
@@ -105,7 +105,7 @@ pub static OPERATIONS: &[Row] = &[
         7,
         "update_mother_profile",
         "/mother/profile",
-        &Erased::<mother::update_profile::UpdateProfile>::NEW,
+        &Erased::<mother::update_mother_profile::UpdateMotherProfile>::NEW,
     )
     .patch()
     .keyed(KeySource::Header)
@@ -139,14 +139,14 @@ pub static OPERATIONS: &[Row] = &[
         11,
         "repair_payout_receipt",
         "/caregiver-payout-receipt-states/repairs",
-        &Erased::<payout::repair_receipt::RepairReceipt>::NEW,
+        &Erased::<payout::repair_payout_receipt::RepairPayoutReceipt>::NEW,
     )
     .keyed(KeySource::Body),
     Row::new(
         12,
         "acknowledge_payout_deposit",
         "/caregiver-payout-acknowledgements/branch-deposits",
-        &Erased::<payout::acknowledge_deposit::AcknowledgePayoutDeposit>::NEW,
+        &Erased::<payout::acknowledge_payout_deposit::AcknowledgePayoutDeposit>::NEW,
     )
     .keyed(KeySource::Body)
     .succeeds_with(Success::Created),
@@ -165,7 +165,7 @@ pub static OPERATIONS: &[Row] = &[
         14,
         "accept_manager_invitation",
         "/branch/manager-invitations/accept",
-        &Erased::<branch::accept_invitation::AcceptInvitation>::NEW,
+        &Erased::<branch::accept_manager_invitation::AcceptManagerInvitation>::NEW,
     )
     .keyed(KeySource::Header)
     .succeeds_with(Success::CreatedOnce)
@@ -190,13 +190,13 @@ pub static OPERATIONS: &[Row] = &[
         17,
         "decide_cash_receipt_eligibility",
         "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions",
-        &Erased::<payment::decide_cash_receipt::DecideCashReceipt>::NEW,
+        &Erased::<payment::decide_cash_receipt_eligibility::DecideCashReceiptEligibility>::NEW,
     ),
     Row::new(
         18,
         "confirm_reservation_draft",
         "/customer-reservation-drafts/{draftId}/confirm",
-        &Erased::<reservation::confirm_draft::ConfirmDraft>::NEW,
+        &Erased::<reservation::confirm_reservation_draft::ConfirmReservationDraft>::NEW,
     )
     .keyed(KeySource::Header)
     .succeeds_with(Success::Created),
@@ -204,14 +204,14 @@ pub static OPERATIONS: &[Row] = &[
         19,
         "update_branch_office_profile",
         "/branch-office-profile-updates",
-        &Erased::<branch::update_profile::UpdateProfile>::NEW,
+        &Erased::<branch::update_branch_office_profile::UpdateBranchOfficeProfile>::NEW,
     )
     .keyed(KeySource::Body),
     Row::new(
         20,
         "pre_register_payment",
         "/reservation-payment-pre-registrations",
-        &Erased::<payment::pre_register::PreRegister>::NEW,
+        &Erased::<payment::pre_register_payment::PreRegisterPayment>::NEW,
     )
     .keyed(KeySource::Header),
     Row::new(
@@ -230,7 +230,7 @@ pub static MANAGEMENT: &[Row] = &[
         101,
         "create_webhook_subscription",
         "/webhook-subscriptions",
-        &Erased::<webhook::create::CreateSubscription>::NEW,
+        &Erased::<webhook::create_webhook_subscription::CreateWebhookSubscription>::NEW,
     )
     .of_webhooks()
     .keyed(KeySource::Header)
@@ -239,7 +239,7 @@ pub static MANAGEMENT: &[Row] = &[
         102,
         "update_webhook_subscription",
         "/webhook-subscriptions/{subscriptionId}",
-        &Erased::<webhook::update::UpdateSubscription>::NEW,
+        &Erased::<webhook::update_webhook_subscription::UpdateWebhookSubscription>::NEW,
     )
     .of_webhooks()
     .patch()
@@ -248,7 +248,7 @@ pub static MANAGEMENT: &[Row] = &[
         103,
         "rotate_webhook_secret",
         "/webhook-subscriptions/{subscriptionId}/secret-rotations",
-        &Erased::<webhook::rotate_secret::RotateSecret>::NEW,
+        &Erased::<webhook::rotate_webhook_secret::RotateWebhookSecret>::NEW,
     )
     .of_webhooks()
     .keyed(KeySource::Header),
@@ -256,7 +256,7 @@ pub static MANAGEMENT: &[Row] = &[
         104,
         "delete_webhook_subscription",
         "/webhook-subscriptions/{subscriptionId}",
-        &Erased::<webhook::delete::DeleteSubscription>::NEW,
+        &Erased::<webhook::delete_webhook_subscription::DeleteWebhookSubscription>::NEW,
     )
     .of_webhooks()
     .delete()
@@ -266,7 +266,7 @@ pub static MANAGEMENT: &[Row] = &[
         105,
         "retry_webhook_delivery",
         "/webhook-subscriptions/{subscriptionId}/deliveries/{eventId}/retries",
-        &Erased::<webhook::retry_delivery::RetryDelivery>::NEW,
+        &Erased::<webhook::retry_webhook_delivery::RetryWebhookDelivery>::NEW,
     )
     .of_webhooks()
     .without_body()
@@ -276,7 +276,7 @@ pub static MANAGEMENT: &[Row] = &[
         121,
         "retry_outbox_message",
         "/outbox/{number}/retries",
-        &Erased::<outbox::retry::RetryMessage>::NEW,
+        &Erased::<outbox::retry_outbox_message::RetryOutboxMessage>::NEW,
     )
     .of_messages()
     .without_body()
@@ -286,7 +286,7 @@ pub static MANAGEMENT: &[Row] = &[
         122,
         "skip_outbox_message",
         "/outbox/{number}/skips",
-        &Erased::<outbox::skip::SkipMessage>::NEW,
+        &Erased::<outbox::skip_outbox_message::SkipOutboxMessage>::NEW,
     )
     .of_messages()
     .keyed(KeySource::HeaderIfSent),

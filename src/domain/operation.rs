@@ -75,7 +75,7 @@ impl<T: FromJson + Serialize + Send + Sync + 'static> Request for T {
 
 /// Declares a command that has one parameter in its path besides its body: the struct and how it is
 /// read. The faults of both are found together. A command with two parameters in its path implements
-/// [`Request`](crate::domain::operation::Request) by hand, as `webhook/retry_delivery.rs` does.
+/// [`Request`](crate::domain::operation::Request) by hand, as `webhook/retry_webhook_delivery.rs` does.
 ///
 /// ```text
 /// path_and_body! {

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::create::{self, CreateBranch};
+use super::create_branch::{self, CreateBranch};
 use super::deliveries::BranchDeliveries;
 use super::onboarding::DirectoryAnswers;
 use super::organization::Organization;
@@ -188,7 +188,7 @@ macro_rules! elsewhere {
         struct $name;
 
         impl Operation for $name {
-            type Command = create::Command;
+            type Command = create_branch::Command;
             type Resource = Organization;
             type Answer = super::body::BranchBody<'static>;
             const DOC: &'static str = CreateBranch::DOC;
@@ -199,20 +199,23 @@ macro_rules! elsewhere {
                 CreateBranch::ladder()
             }
 
-            fn target(command: &create::Command, context: &Context<'_>) -> Option<Digest> {
+            fn target(command: &create_branch::Command, context: &Context<'_>) -> Option<Digest> {
                 CreateBranch::target(command, context)
             }
 
-            fn unique_keys(command: &create::Command, context: &Context<'_>) -> Vec<IndexKey> {
+            fn unique_keys(
+                command: &create_branch::Command,
+                context: &Context<'_>,
+            ) -> Vec<IndexKey> {
                 CreateBranch::unique_keys(command, context)
             }
 
             fn decide(
                 state: Option<&Organization>,
-                command: &create::Command,
+                command: &create_branch::Command,
                 context: &Context<'_>,
             ) -> Result<Decision<Organization>, Rejection> {
-                create::create(state, command, context, $answers)
+                create_branch::create(state, command, context, $answers)
             }
         }
     };

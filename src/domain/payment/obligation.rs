@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::decide_cash_receipt::Eligibility;
+use super::decide_cash_receipt_eligibility::Eligibility;
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, BranchProfileId, FamilyAccountId, Ident, MemberId};
 use crate::base::time::Timestamp;

@@ -100,7 +100,7 @@ impl Operation for CreateBranch {
     type Resource = Organization;
     type Answer = BranchBody<'static>;
 
-    const DOC: &'static str = module_doc!("create.rs");
+    const DOC: &'static str = module_doc!("create_branch.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

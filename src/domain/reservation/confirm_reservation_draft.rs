@@ -305,14 +305,14 @@ fn obligation(
 }
 
 /// The operation.
-pub struct ConfirmDraft;
+pub struct ConfirmReservationDraft;
 
-impl Operation for ConfirmDraft {
+impl Operation for ConfirmReservationDraft {
     type Command = Command;
     type Resource = ReservationDraft;
     type Answer = CreationBody<'static>;
 
-    const DOC: &'static str = module_doc!("confirm_draft.rs");
+    const DOC: &'static str = module_doc!("confirm_reservation_draft.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -53,14 +53,14 @@ rejections! {
 }
 
 /// The operation.
-pub struct OpenDataRoom;
+pub struct OpenDataRoomRequest;
 
-impl Operation for OpenDataRoom {
+impl Operation for OpenDataRoomRequest {
     type Command = Command;
     type Resource = DataRoomRequest;
     type Answer = DataRoomBody<'static>;
 
-    const DOC: &'static str = module_doc!("open_data_room.rs");
+    const DOC: &'static str = module_doc!("open_data_room_request.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -102,7 +102,7 @@ impl Operation for AcknowledgePayoutDeposit {
     type Resource = PayoutReceipt;
     type Answer = Acknowledgement<'static>;
 
-    const DOC: &'static str = module_doc!("acknowledge_deposit.rs");
+    const DOC: &'static str = module_doc!("acknowledge_payout_deposit.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -148,14 +148,14 @@ fn accepted_purpose(
 }
 
 /// The operation.
-pub struct DecideCashReceipt;
+pub struct DecideCashReceiptEligibility;
 
-impl Operation for DecideCashReceipt {
+impl Operation for DecideCashReceiptEligibility {
     type Command = Command;
     type Resource = Fact<PaymentProductPlan>;
     type Answer = Eligibility;
 
-    const DOC: &'static str = module_doc!("decide_cash_receipt.rs");
+    const DOC: &'static str = module_doc!("decide_cash_receipt_eligibility.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -78,7 +78,7 @@ rejections! {
 }
 
 /// The operation.
-pub struct GrantPayment;
+pub struct GrantPaymentAuthority;
 
 /// The message to the authorization system.
 #[derive(Serialize)]
@@ -89,12 +89,12 @@ struct GrantedMessage<'a> {
     delegation: PaymentDelegationBody<'a>,
 }
 
-impl Operation for GrantPayment {
+impl Operation for GrantPaymentAuthority {
     type Command = Command;
     type Resource = PaymentAuthority;
     type Answer = PaymentDelegationBody<'static>;
 
-    const DOC: &'static str = module_doc!("grant_payment.rs");
+    const DOC: &'static str = module_doc!("grant_payment_authority.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

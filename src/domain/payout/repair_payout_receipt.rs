@@ -73,14 +73,14 @@ rejections! {
 }
 
 /// The operation.
-pub struct RepairReceipt;
+pub struct RepairPayoutReceipt;
 
-impl Operation for RepairReceipt {
+impl Operation for RepairPayoutReceipt {
     type Command = Command;
     type Resource = PayoutReceipt;
     type Answer = PayoutReceiptBody<'static>;
 
-    const DOC: &'static str = module_doc!("repair_receipt.rs");
+    const DOC: &'static str = module_doc!("repair_payout_receipt.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -65,14 +65,14 @@ rejections! {
 }
 
 /// The operation.
-pub struct UpdateProfile;
+pub struct UpdateBranchOfficeProfile;
 
-impl Operation for UpdateProfile {
+impl Operation for UpdateBranchOfficeProfile {
     type Command = Command;
     type Resource = BranchOfficeProfile;
     type Answer = ProfileRevisionBody<'static>;
 
-    const DOC: &'static str = module_doc!("update_profile.rs");
+    const DOC: &'static str = module_doc!("update_branch_office_profile.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -11,7 +11,7 @@
 //! recorded before; nothing is committed then.
 
 use super::authority::{Authority, may_ever_pay};
-use super::decide_cash_receipt::{ReceiptRequest, eligibility};
+use super::decide_cash_receipt_eligibility::{ReceiptRequest, eligibility};
 use super::obligation::{
     CashReceiptEligibilitySnapshot, MethodFeeQuote, Obligation, ObligationEvent,
     PaymentActorSnapshot, PreRegistration, PreRegistrationBody, ProviderFeeSnapshot, ReceiptWish,
@@ -97,14 +97,14 @@ rejections! {
 }
 
 /// The operation.
-pub struct PreRegister;
+pub struct PreRegisterPayment;
 
-impl Operation for PreRegister {
+impl Operation for PreRegisterPayment {
     type Command = Command;
     type Resource = Obligation;
     type Answer = PreRegistrationBody<'static>;
 
-    const DOC: &'static str = module_doc!("pre_register.rs");
+    const DOC: &'static str = module_doc!("pre_register_payment.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -107,14 +107,14 @@ rejections! {
 }
 
 /// The operation.
-pub struct UpdateProfile;
+pub struct UpdateMotherProfile;
 
-impl Operation for UpdateProfile {
+impl Operation for UpdateMotherProfile {
     type Command = Command;
     type Resource = MotherProfile;
     type Answer = ProfileBody<'static>;
 
-    const DOC: &'static str = module_doc!("update_profile.rs");
+    const DOC: &'static str = module_doc!("update_mother_profile.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
