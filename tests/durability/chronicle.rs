@@ -40,7 +40,7 @@ use serde_json::Value;
 use uuid::Uuid;
 use wal::{BoxError, Visitor};
 
-use crate::model::world::{ACTORS, Command, FACTS, WORKFLOW};
+use crate::model::world::{ACTORS, Command, FACTS, WORKFLOW, needs_token};
 use crate::support::{self, Answer};
 
 /// A point in time, on the test's own clock and on everybody's.
@@ -864,7 +864,7 @@ impl<'a> Checking<'a> {
     /// Actors who may not act in the state at the response's position, and only those, are
     /// rejected.
     fn lifecycle(&self, told: &Told, answer: &Answer) -> Result<bool, String> {
-        let Some(who) = told.command.who.filter(|_| told.command.op != 13) else {
+        let Some(who) = told.command.who.filter(|_| needs_token(told.command.op)) else {
             return Ok(false);
         };
         let inactive = says_that_the_actor_is_gone(answer);

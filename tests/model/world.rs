@@ -21,7 +21,7 @@ pub use super::commands::{
     ACTORS, Command, FACTS, HEADQUARTERS, READ_ADJUSTMENT, READ_AUDIT, READ_BRANCH,
     READ_DELEGATION, READ_FACT, READ_GRANT, READ_LIFECYCLE, READ_OFFICE, READ_ORGANIZATION,
     READ_PROFILE, READ_RECEIPT, READ_REGISTRATION, READ_REQUEST, READ_ROSTER, READ_SNAPSHOT,
-    READ_STATEMENT, WORKFLOW, has_header_key, has_no_key, operations, path,
+    READ_STATEMENT, WORKFLOW, has_header_key, has_no_key, needs_token, operations,
 };
 use super::expected::Answer;
 use super::state::{Model, millis, moment};
@@ -126,7 +126,7 @@ impl World {
         };
         self.sample
             .iter()
-            .filter(move |(command, _)| command.op == 13 || may_act(command.who))
+            .filter(move |(command, _)| !needs_token(command.op) || may_act(command.who))
             .map(|(command, answer)| (command, answer))
     }
 
