@@ -423,7 +423,8 @@ impl Scenario {
             .map(|message| born(message, LOG_ID, self.now).1);
         let changes = decided.changes.into_iter().chain(born.collect::<Vec<_>>());
         for change in changes {
-            let resource = catalogue::resource(change.kind).expect("the kind is registered");
+            let resource = catalogue::resource(change.kind)
+                .expect("add the kind to RESOURCES in src/catalogue.rs");
             let before = self
                 .memory
                 .states
