@@ -94,6 +94,8 @@ impl Operation for RetryWebhookDelivery {
     const EXAMPLE: Example = Example {
         actor: ActorKind::SystemWorkflow,
         after: Some("create_webhook_subscription"),
+        // The delivery has to have failed.
+        runs_alone: false,
         path: &["$subscriptionId", "1-0"],
         ..Example::NEW
     };
