@@ -29,7 +29,6 @@ use crate::domain::reference::kinds::{
     relationship, reservation_booking, reservation_financial_facts, settlement_account,
 };
 use crate::domain::registered::{AnyResource, Registered};
-use crate::domain::report::NoRequest;
 use crate::domain::reservation::adjustment::PaymentChangeAdjustment;
 use crate::domain::reservation::draft::ReservationDraft;
 use crate::domain::reservation::lifecycle::FinancialLifecycle;
@@ -292,23 +291,12 @@ pub static MANAGEMENT: &[Row] = &[
     .keyed(KeySource::HeaderIfSent),
 ];
 
-/// The operations by which the service reports to itself; no request leads to them.
-pub static REPORTS: &[Row] = &[
-    Row::new(
-        RECORD_WEBHOOK_PROGRESS,
-        "record_webhook_progress",
-        "",
-        &NoRequest,
-    )
-    .without_token(),
-    Row::new(RECORD_PUBLICATION, "record_publication", "", &NoRequest).without_token(),
-    Row::new(
-        RECORD_MESSAGE_ATTEMPT,
-        "deliver_outbox_message",
-        "",
-        &NoRequest,
-    )
-    .without_token(),
+/// The tags and names of the operations by which the service reports to itself; no request leads to
+/// them.
+pub static REPORTS: &[(u16, &str)] = &[
+    (RECORD_WEBHOOK_PROGRESS, "record_webhook_progress"),
+    (RECORD_PUBLICATION, "record_publication"),
+    (RECORD_MESSAGE_ATTEMPT, "deliver_outbox_message"),
 ];
 
 /// The tag of the report that records the progress of a webhook subscription's deliveries.
@@ -319,13 +307,6 @@ pub const RECORD_PUBLICATION: u16 = 202;
 
 /// The tag of the report whether a receiver has taken a message.
 pub const RECORD_MESSAGE_ATTEMPT: u16 = 203;
-
-/// Returns the row of the operation with this tag, from whichever table.
-#[must_use]
-pub fn row(tag: u16) -> Option<&'static Row> {
-    let all = OPERATIONS.iter().chain(MANAGEMENT).chain(REPORTS);
-    all.into_iter().find(|row| row.tag == tag)
-}
 
 /// The kinds of resources, by their tags; those with a tag below 100 receive facts from other
 /// systems.
@@ -384,8 +365,9 @@ pub fn operation_name(tag: u16) -> &'static str {
 
 /// Returns the tags that records have, except that of facts, each with its operation's name.
 pub fn recorded_operations() -> impl Iterator<Item = (u16, &'static str)> {
-    let rows = OPERATIONS.iter().chain(MANAGEMENT).chain(REPORTS);
-    rows.map(|row| (row.tag, row.name))
+    let rows = OPERATIONS.iter().chain(MANAGEMENT);
+    let named = rows.map(|row| (row.tag, row.name));
+    named.chain(REPORTS.iter().copied())
 }
 
 /// Returns the kind of resource with this tag.

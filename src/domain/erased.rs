@@ -79,23 +79,15 @@ pub trait AnyOperation: Send + Sync {
     /// See [`Request::read_straight`].
     fn read_straight(
         &self,
-        _name: &'static str,
-        _path: &[(&str, &str)],
-        _body: &[u8],
-        _now: Timestamp,
-    ) -> Option<(Box<dyn AnyCommand>, usize)> {
-        None
-    }
+        name: &'static str,
+        path: &[(&str, &str)],
+        body: &[u8],
+        now: Timestamp,
+    ) -> Option<(Box<dyn AnyCommand>, usize)>;
     /// See [`Operation::replayed`].
     fn replayed(&self, body: Vec<u8>) -> Vec<u8>;
     /// See [`Operation::final_response`].
-    fn final_response(
-        &self,
-        _first: &[u8],
-        _view: &ReadView<'_>,
-    ) -> Option<(Vec<u8>, Disposition)> {
-        None
-    }
+    fn final_response(&self, first: &[u8], view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)>;
     /// See [`Operation::DOC`].
     fn says(&self) -> &'static str;
     /// See [`Operation::REJECTIONS`].

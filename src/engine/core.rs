@@ -69,7 +69,7 @@ impl Default for Limits {
 
 /// A command as it enters the engine.
 pub struct CommandRequest {
-    /// Row of the operation in the catalogue; `None` for a reference fact.
+    /// Row of the operation in the catalogue; `None` for a reference fact and for the service's own reports.
     pub row: Option<&'static Row>,
     /// Sender of the command.
     pub actor: Arc<Actor>,

@@ -26,12 +26,13 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{
-    AnyCommand, AnyOperation, Commit, Context, Decision, Erased, Operation, Parts, Request, to_json,
+    AnyCommand, AnyOperation, Commit, Context, Decision, Disposition, Erased, Operation, Parts,
+    Request, to_json,
 };
 use crate::domain::payment_words::OperationAction;
 use crate::domain::reference::kinds::gateway_payment::GatewayPayment;
 use crate::domain::rejection::{Declared, Rejection};
-use crate::domain::resource::Resource;
+use crate::domain::resource::{ReadView, Resource};
 use crate::{json_object, module_doc, rejections};
 
 /// The permission that an administrator needs, in addition to the kind of actor.
@@ -180,6 +181,10 @@ impl AnyOperation for AdministerGateway {
 
     fn replayed(&self, body: Vec<u8>) -> Vec<u8> {
         mark_replayed_from_itself(body)
+    }
+
+    fn final_response(&self, first: &[u8], view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
+        OperatePayment::final_response(first, view)
     }
 
     fn says(&self) -> &'static str {
