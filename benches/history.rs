@@ -84,7 +84,7 @@ fn record<R: Resource>(
     let base = base.filter(|_| is_due(recording, 0));
     let change = NewChange {
         kind: R::KIND.tag,
-        version: carebook::domain::registered::version::<R>(),
+        version: carebook::domain::version::version::<R>(),
         key: next.key(),
         before,
         revision: next.revision(),

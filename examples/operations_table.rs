@@ -8,8 +8,9 @@ use std::fmt::Write as _;
 
 use carebook::base::json::{Presence, Shape};
 use carebook::catalogue::{
-    FACTS, KeySource, LISTS, Method, OPERATIONS, ProblemShape, READS, RESOURCES, Row, Success,
+    KeySource, LISTS, Method, OPERATIONS, ProblemShape, READS, RESOURCES, Row, Success,
 };
+use carebook::domain::fact_kinds::FACTS;
 use carebook::http::figures_page::described;
 use carebook::http::response::statuses;
 

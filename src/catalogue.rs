@@ -1,5 +1,6 @@
-//! The one table of operations, of reads, of kinds of resources and of kinds of facts. Router, log,
-//! documents and tests all read it; no other module lists them.
+//! The one table of operations, of reads, of lists and of kinds of resources. Router, log, documents
+//! and tests all read it; no other module lists them. The kinds of facts are listed in
+//! [`fact_kinds`](crate::domain::fact_kinds).
 
 mod lists;
 mod reads;
@@ -12,10 +13,10 @@ use crate::domain::branch::deliveries::BranchDeliveries;
 use crate::domain::branch::office_profile::{BranchOfficeProfile, ProfileRevision};
 use crate::domain::branch::organization::Organization;
 use crate::domain::branch::state::Branch;
+use crate::domain::erased::Erased;
 use crate::domain::family::care_history_authority::{CareHistoryAuthority, CareHistoryGrant};
 use crate::domain::family::payment_authority::{PaymentAuthority, PaymentDelegation};
 use crate::domain::mother::state::MotherProfile;
-use crate::domain::operation::Erased;
 use crate::domain::outbox::message::Message;
 use crate::domain::payment::admin_audit::AdminAudit;
 use crate::domain::payment::gateway_subject::{PaymentSubject, SearchSubject};
@@ -49,7 +50,6 @@ pub use self::row::{
     BodySource, Invalid, KeySource, ListRow, Method, ProblemShape, Purpose, ReadRow, Row, SchemaOf,
     Success,
 };
-pub use crate::domain::fact_kinds::FACTS;
 
 /// The operations, by their numbers.
 pub static OPERATIONS: &[Row] = &[
@@ -391,6 +391,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::domain::fact_kinds::FACTS;
     use crate::domain::listing::BookingHash;
     use crate::domain::reference::FactKind as _;
     use crate::domain::registered::Listed;

@@ -2,8 +2,8 @@
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
+use crate::domain::erased::AnyOperation;
 use crate::domain::listing::Filter;
-use crate::domain::operation::AnyOperation;
 use crate::domain::read::{HistorySource, Numbered, Read, ScopeOf};
 use crate::domain::registered::AnyResource;
 use crate::domain::resource::Resource;

@@ -5,9 +5,10 @@ use std::marker::PhantomData;
 
 use schemars::{Schema, SchemaGenerator};
 
+use super::change::Change;
 use super::example::Example;
 use super::operation::{
-    Change, Context, Decision, Disposition, Operation, OutboxMessage, Parts, Request, fingerprint,
+    Context, Decision, Disposition, Operation, OutboxMessage, Parts, Request, fingerprint,
 };
 use super::rejection::{Declared, Rejection};
 use super::resource::{IndexKey, ReadView, Resource};

@@ -5,9 +5,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use uuid::Uuid;
 
-pub use super::change::{Change, RankChange};
-pub use super::erased::{AnyCommand, AnyDecision, AnyOperation, AnyState, Decided, Erased};
-pub(crate) use super::erased::{erase, own_state};
+use super::change::Change;
 use super::example::Example;
 use super::rejection::{Declared, Rejection};
 use super::resource::{IndexKey, ReadView, Resource};

@@ -3,7 +3,8 @@
 //! request that brings reference facts reports what other systems know. The resource's actor
 //! decides a report like a command.
 
-use super::operation::{AnyCommand, AnyDecision, AnyState, Context, Decision, erase, own_state};
+use super::erased::{AnyCommand, AnyDecision, AnyState, erase, own_state};
+use super::operation::{Context, Decision};
 use super::rejection::Rejection;
 use super::resource::{IndexKey, ReadView, Resource};
 use crate::base::actor::Actor;

@@ -12,17 +12,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::operation::{
-    AnyDecision, AnyOperation, Context, Disposition, IdSource, OutboxMessage, Parts, RankChange,
-};
+use super::change::RankChange;
+use super::erased::{AnyCommand, AnyDecision, AnyOperation};
+use super::fact_kinds::FACTS;
+use super::operation::{Context, Disposition, IdSource, OutboxMessage, Parts};
 use super::outbox::message::{Message, born};
 use super::outbox::report::{Attempt, RecordAttempt};
+use super::rank::Rank;
 use super::read::{ReadRequest, Representation};
 use super::reference::put::read_fact;
 use super::reference::samples;
 use super::rejection::{Class, Rejection};
 use super::report::Report;
-use super::resource::{IndexKey, Rank, ReadView, Resource, Source};
+use super::resource::{IndexKey, ReadView, Resource, Source};
 use super::stored::Versioned;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::{Digest, Fingerprint};
@@ -285,7 +287,7 @@ impl Scenario {
     pub fn put_fact_as_sent(&mut self, text: &str) -> Then {
         let json = Json::parse(text.as_bytes()).unwrap();
         let mut at = Reader::new(self.now);
-        let envelope = read_fact(&json, catalogue::FACTS, &mut at);
+        let envelope = read_fact(&json, FACTS, &mut at);
         let Some(command) = envelope.command else {
             return Then::Refused(Rejection::invalid(at.into_faults()));
         };
@@ -384,7 +386,7 @@ impl Scenario {
         self
     }
 
-    fn carry_out(&mut self, command: &dyn super::operation::AnyCommand, key: &str) -> Then {
+    fn carry_out(&mut self, command: &dyn AnyCommand, key: &str) -> Then {
         let context = Context {
             actor: &self.actor,
             now: self.now,
@@ -591,12 +593,7 @@ impl Scenario {
     }
 
     /// Reads a command that has no fault.
-    fn command(
-        &self,
-        operation: &str,
-        path: &[(&str, &str)],
-        body: &Value,
-    ) -> Box<dyn super::operation::AnyCommand> {
+    fn command(&self, operation: &str, path: &[(&str, &str)], body: &Value) -> Box<dyn AnyCommand> {
         let row = OPERATIONS.iter().find(|row| row.name == operation).unwrap();
         let text = body.to_string();
         let json = Json::parse(text.as_bytes()).unwrap();

@@ -17,7 +17,8 @@ use crate::base::hex::hex;
 use crate::base::text::EventTypePattern;
 use crate::catalogue;
 use crate::domain::event::Name;
-use crate::journal::events::{Event, EventId, Teller};
+use crate::domain::event_id::EventId;
+use crate::journal::events::{Event, Teller};
 use tokio::sync::{Mutex, watch};
 
 /// Maximum bytes of the events shared in memory.

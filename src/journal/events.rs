@@ -13,7 +13,7 @@ use crate::base::codec::DecodeError;
 use crate::base::time::Timestamp;
 use crate::catalogue;
 use crate::domain::event::{Changed, EventType, FACT_APPLIED, Name, PublicEvent};
-pub use crate::domain::event_id::{EventId, NoEventId};
+use crate::domain::event_id::EventId;
 use crate::domain::registered::Kinds;
 
 /// The prefix of all event types.

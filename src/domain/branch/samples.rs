@@ -12,9 +12,10 @@ use super::state::{BRANCH_CREATE, Branch};
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Digest;
 use crate::catalogue::{OPERATIONS, Row};
+use crate::domain::erased::{AnyOperation, Erased};
 use crate::domain::example::Example;
 use crate::domain::ladder::Ladder;
-use crate::domain::operation::{Context, Decision, Erased, Operation};
+use crate::domain::operation::{Context, Decision, Operation};
 use crate::domain::rejection::{Class, Declared, Rejection};
 use crate::domain::resource::IndexKey;
 use crate::domain::scenario::{Scenario, actor};
@@ -137,7 +138,7 @@ pub(super) fn created_with(answers: DirectoryAnswers) -> (Scenario, Value) {
     let mut scenario = Scenario::new();
     scenario.acting(administrator());
     let row = row("create_branch");
-    let operation: &dyn crate::domain::operation::AnyOperation = match answers {
+    let operation: &dyn AnyOperation = match answers {
         DirectoryAnswers::EMBEDDED => row.operation,
         SILENT => &Erased::<Silent>::NEW,
         INVITATION_LATE => &Erased::<InvitationLate>::NEW,

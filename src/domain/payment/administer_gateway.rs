@@ -22,12 +22,12 @@ use crate::base::revision::Revision;
 use crate::base::text::{BodyKey, BookingId, Ident, PaymentId, Text};
 use crate::base::time::Timestamp;
 use crate::base::won::Won;
+use crate::domain::erased::{AnyCommand, AnyOperation, Erased};
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{
-    AnyCommand, AnyOperation, Commit, Context, Decision, Disposition, Erased, Operation, Parts,
-    Request, to_json,
+    Commit, Context, Decision, Disposition, Operation, Parts, Request, to_json,
 };
 use crate::domain::payment_words::OperationAction;
 use crate::domain::reference::kinds::gateway_payment::GatewayPayment;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use super::core::Shared;
 use crate::base::time::Timestamp;
-use crate::domain::operation::{Change, OutboxMessage};
+use crate::domain::change::Change;
+use crate::domain::operation::OutboxMessage;
 use crate::domain::outbox::message::{Message, born, numbers_near, unsettled_near};
 use crate::domain::resource::ReadView;
 

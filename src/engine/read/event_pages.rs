@@ -6,10 +6,11 @@ use std::sync::Arc;
 use wal::Appender;
 
 use crate::domain::event::Name;
+use crate::domain::event_id::EventId;
 use crate::engine::core::Shared;
 use crate::engine::feed::{EventFilter, EventReader, Feed, NoPage, Page, Recent};
 use crate::engine::limits::fair_queue::QueueError;
-use crate::journal::events::{Event, EventId, Teller};
+use crate::journal::events::{Event, Teller};
 
 /// Maximum distance from the end, in positions, of readers that share what they read.
 const NEAR: u64 = 4_096;

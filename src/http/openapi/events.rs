@@ -7,7 +7,8 @@ use crate::base::actor::ActorKind;
 use crate::base::json::{Side, nullable};
 use crate::catalogue;
 use crate::domain::event::{EventField, EventType};
-use crate::journal::events::{EventId, event_types};
+use crate::domain::event_id::EventId;
+use crate::journal::events::event_types;
 
 /// The type of the event that reports a gap: events that were removed before they were delivered.
 const GAP: &str = "carebook.gap";

@@ -251,6 +251,7 @@ mod tests {
     use crate::base::actor::ActorKind;
     use crate::base::time::Timestamp;
     use crate::cli::runtime::on_lane;
+    use crate::domain::fact_kinds::FACTS;
     use crate::domain::read::{ReadRequest, Representation};
     use crate::domain::reference::Fact;
     use crate::domain::reference::kinds::actor::ActorFact;
@@ -382,7 +383,7 @@ mod tests {
                 assert!(request.view.at::<Fact<ActorFact>>(key).is_some());
             }
         }
-        read_fact(request, catalogue::FACTS)
+        read_fact(request, FACTS)
     }
 
     /// How many consents were required each time that the body was made.
@@ -392,7 +393,7 @@ mod tests {
     fn reads_consents(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
         let required = required_at(request.view, request.now);
         REQUIRED.lock().push(required.len());
-        read_fact(request, catalogue::FACTS)
+        read_fact(request, FACTS)
     }
 
     #[test]
