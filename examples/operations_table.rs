@@ -213,7 +213,7 @@ fn requests(page: &mut String) {
     for row in OPERATIONS {
         let example = row.operation.example();
         let _ = writeln!(page, "\n### {}. `{}`\n", row.tag, row.name);
-        let _ = writeln!(page, "{}\n", row.operation.says());
+        let _ = writeln!(page, "{}\n", row.operation.doc());
         if row.problem == ProblemShape::Profile {
             let _ = writeln!(page, "{NO_FIELD}\n");
         }

@@ -121,7 +121,7 @@ fn the_page_of_events_has_every_type_and_what_the_sources_say_of_it() {
     for of in event_types() {
         let row = format!("| `{}` |", of.name.event_type());
         assert_eq!(page.matches(&row).count(), 1, "{row}");
-        assert!(!of.says.trim().is_empty(), "{row}");
+        assert!(!of.description.trim().is_empty(), "{row}");
     }
     is_as_printed(file, &page);
 }

@@ -90,7 +90,7 @@ pub trait AnyOperation: Send + Sync {
     /// See [`Operation::final_response`].
     fn final_response(&self, first: &[u8], view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)>;
     /// See [`Operation::DOC`].
-    fn says(&self) -> &'static str;
+    fn doc(&self) -> &'static str;
     /// See [`Operation::REJECTIONS`].
     fn rejections(&self) -> &'static [Declared];
     /// Returns the shape of the body of a request.
@@ -161,7 +161,7 @@ impl<O: Operation> AnyOperation for Erased<O> {
         O::final_response(first, view)
     }
 
-    fn says(&self) -> &'static str {
+    fn doc(&self) -> &'static str {
         O::DOC
     }
 

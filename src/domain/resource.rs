@@ -130,8 +130,8 @@ pub trait Resource:
 }
 
 crate::wire_enum! {
-    /// What names are unique in, and what lists are of. New ones go at the end. A space has names
-    /// or lists, never both.
+    /// The indexes, unique and secondary. New ones go at the end: their numbers are hashed into keys.
+    /// An index is either unique or secondary, never both.
     pub enum Index {
         /// The code of a settlement statement.
         StatementCode = "statement code",

@@ -52,13 +52,13 @@ pub fn event_types() -> Vec<EventType> {
 
 /// Builds events from the records of one log.
 #[derive(Clone, Debug)]
-pub struct Teller {
+pub struct EventBuilder {
     /// The `source` of every event: `urn:carebook:{log id}`.
     source: String,
     kinds: Kinds,
 }
 
-impl Teller {
+impl EventBuilder {
     /// Creates a builder of events for the log with this identity.
     #[must_use]
     pub fn new(log: impl fmt::Display, kinds: Kinds) -> Self {

@@ -136,8 +136,8 @@ impl AnyOperation for NoReplays {
         self.0.final_response(first, view)
     }
 
-    fn says(&self) -> &'static str {
-        self.0.says()
+    fn doc(&self) -> &'static str {
+        self.0.doc()
     }
 
     fn rejections(&self) -> &'static [Declared] {

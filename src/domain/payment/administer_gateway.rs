@@ -187,7 +187,7 @@ impl AnyOperation for AdministerGateway {
         OperatePayment::final_response(first, view)
     }
 
-    fn says(&self) -> &'static str {
+    fn doc(&self) -> &'static str {
         OperatePayment::DOC
     }
 

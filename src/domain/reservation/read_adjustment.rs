@@ -15,7 +15,7 @@ use crate::domain::resource::Resource;
 
 /// The history of this read: the commits of all adjustments of the booking, each while its
 /// adjustment was the latest.
-pub const TRAIL: HistorySource = HistorySource::of_latest::<PaymentChangeAdjustment>(|request| {
+pub const HISTORY: HistorySource = HistorySource::of_latest::<PaymentChangeAdjustment>(|request| {
     let booking = BookingId::from_trusted(request.param("reservationBookingId"));
     request.view.ranked(adjustments_of(&booking))
 });

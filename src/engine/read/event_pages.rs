@@ -10,7 +10,7 @@ use crate::domain::event_id::EventId;
 use crate::engine::core::Shared;
 use crate::engine::feed::{EventFilter, EventReader, Feed, NoPage, Page, Recent};
 use crate::engine::limits::fair_queue::QueueError;
-use crate::journal::events::{Event, Teller};
+use crate::journal::events::{Event, EventBuilder};
 
 /// Maximum distance from the end, in positions, of readers that share what they read.
 const NEAR: u64 = 4_096;
@@ -181,8 +181,8 @@ impl Shared {
         positions: RangeInclusive<u64>,
         wanted: Wanted,
     ) -> impl FnOnce() -> Result<Read, NoPage> + Send + 'static + use<> {
-        let (journal, teller) = (Arc::clone(&self.journal), Arc::clone(&self.feed.teller));
-        move || read(&journal, &teller, positions, &wanted)
+        let (journal, builder) = (Arc::clone(&self.journal), Arc::clone(&self.feed.builder));
+        move || read(&journal, &builder, positions, &wanted)
     }
 }
 
@@ -252,7 +252,7 @@ fn gone(first: u64) -> NoPage {
 
 fn read(
     journal: &Appender,
-    teller: &Teller,
+    builder: &EventBuilder,
     positions: RangeInclusive<u64>,
     wanted: &Wanted,
 ) -> Result<Read, NoPage> {
@@ -282,7 +282,7 @@ fn read(
             true
         };
         let events = &mut read.events;
-        let count = teller.tell(position, record.payload, &wants, &mut |event| {
+        let count = builder.tell(position, record.payload, &wants, &mut |event| {
             events.push(event)
         })?;
         if left_over.get().is_some() {

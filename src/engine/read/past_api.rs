@@ -12,19 +12,19 @@ use crate::engine::Engine;
 use crate::engine::core::CommandResult;
 
 impl Engine {
-    /// Reads a past state of the resource that `row` reads, whose history `trail` finds.
+    /// Reads a past state of the resource that `row` reads, which `history` finds.
     ///
     /// # Errors
     /// Returns the reason when there is nothing to show.
     pub async fn past(
         &self,
         row: &'static ReadRow,
-        trail: HistorySource,
+        history: HistorySource,
         actor: &Arc<Actor>,
         path: &[(&str, &str)],
         query: PastQuery,
     ) -> Result<(PastFound, u64), NoPast> {
-        let looked = pin!(self.shared.past(row, trail, actor, path, query));
+        let looked = pin!(self.shared.past(row, history, actor, path, query));
         let looked = unless_its_future_panics(looked).await;
         looked.unwrap_or(Err(NoPast::Answered(CommandResult::Fault)))
     }

@@ -80,7 +80,7 @@ fn schema_of(of: &EventType, schemas: &mut Schemas) -> Value {
             "type": "object", "properties": properties, "required": required,
             "additionalProperties": false,
         });
-        object(&event_type, of.says.trim(), true, &data)
+        object(&event_type, of.description.trim(), true, &data)
     })
 }
 
@@ -130,7 +130,7 @@ pub(super) fn webhooks(schemas: &mut Schemas) -> Map<String, Value> {
         "Events between these positions were removed from the log before they were delivered.";
     schemas.named(&name_of(GAP), |_| object(GAP, says, false, &data));
     let types = event_types().into_iter();
-    let types = types.map(|of| (of.name.event_type(), of.says.trim()));
+    let types = types.map(|of| (of.name.event_type(), of.description.trim()));
     types
         .chain([(GAP.to_owned(), says)])
         .map(|(event_type, says)| {

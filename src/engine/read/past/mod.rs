@@ -52,7 +52,7 @@ impl Shared {
     pub(super) async fn past(
         self: &Arc<Self>,
         row: &'static ReadRow,
-        trail: HistorySource,
+        history: HistorySource,
         actor: &Arc<Actor>,
         path: &[(&str, &str)],
         query: PastQuery,
@@ -70,7 +70,7 @@ impl Shared {
         let look = Look {
             shared: Arc::clone(self),
             row,
-            trail,
+            history,
             actor: Arc::clone(actor),
             path: path
                 .map(|(name, value)| ((*name).into(), (*value).into()))
@@ -181,7 +181,7 @@ impl Look {
                 Ok(page.map(PastFound::Page))
             }
             PastQuery::Revision(number) => {
-                let body = match self.trail.numbered {
+                let body = match self.history.numbered {
                     Numbered::ByPosition => self.at_position(past, number),
                     Numbered::ByRevision => self.at_revision(past, number),
                 };
@@ -317,7 +317,7 @@ mod tests {
         vec![Fact::<ActorFact>::KIND.key(&[request.param("id")])]
     }
 
-    fn trail(keys: fn(&ReadRequest<'_>) -> Vec<Digest>) -> HistorySource {
+    fn history(keys: fn(&ReadRequest<'_>) -> Vec<Digest>) -> HistorySource {
         HistorySource::of::<Fact<ActorFact>>(Numbered::ByRevision, keys)
     }
 
@@ -359,9 +359,9 @@ mod tests {
                 assert!(waits(&mut holds).await);
                 held.push(end);
             }
-            let (actor, trail) = (reader(), trail(found_keys));
+            let (actor, history) = (reader(), history(found_keys));
             let query = PastQuery::Revision(1);
-            let mut looked = pin!(engine.past(read_fact_row(), trail, &actor, &PATH, query));
+            let mut looked = pin!(engine.past(read_fact_row(), history, &actor, &PATH, query));
             while queue.waiting() == 0 {
                 assert!(waits(&mut looked).await);
                 tokio::task::yield_now().await;
@@ -419,7 +419,7 @@ mod tests {
             }
             let actor = reader();
             let query = PastQuery::Revision(1);
-            let looked = engine.past(row, trail(actor_key), &actor, &PATH, query);
+            let looked = engine.past(row, history(actor_key), &actor, &PATH, query);
             let (found, _) = looked.await.unwrap();
             assert!(matches!(found, PastFound::Body(body) if body.tag == "1"));
             let required = std::mem::take(&mut *REQUIRED.lock());
@@ -430,7 +430,7 @@ mod tests {
                 from: None,
                 limit: 100,
             };
-            let looked = engine.past(row, trail(actor_key), &actor, &PATH, query);
+            let looked = engine.past(row, history(actor_key), &actor, &PATH, query);
             let (found, _) = looked.await.unwrap();
             let PastFound::Page(page) = found else {
                 panic!("a page");
@@ -463,7 +463,7 @@ mod tests {
                 limit: 100,
             };
             let actor = reader();
-            let looked = engine.past(row, trail(actor_key), &actor, &PATH, query);
+            let looked = engine.past(row, history(actor_key), &actor, &PATH, query);
             let (found, _) = looked.await.unwrap();
             let PastFound::Page(page) = found else {
                 panic!("a page");
