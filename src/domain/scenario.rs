@@ -613,6 +613,54 @@ pub fn revision_of(tag: &str) -> String {
     revision.to_owned()
 }
 
+/// Returns the body with other values in these fields, all of which it has; the path of a field that is in
+/// another one has dots between their names.
+#[track_caller]
+pub fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
+    let mut body = body.clone();
+    for (path, value) in changes {
+        let Some(field) = body.pointer_mut(&pointer(path)) else {
+            panic!("there is no field {path} to change");
+        };
+        *field = value.clone();
+    }
+    body
+}
+
+/// Returns the body with these fields added, none of which it has.
+#[track_caller]
+pub fn with_added(body: &Value, fields: &[(&str, Value)]) -> Value {
+    let mut body = body.clone();
+    let members = body.as_object_mut().unwrap();
+    for (name, value) in fields {
+        let before = members.insert((*name).to_owned(), value.clone());
+        assert_eq!(before, None, "there is a field {name} already");
+    }
+    body
+}
+
+/// Returns the body without this field, which it has.
+#[track_caller]
+pub fn without(body: &Value, path: &str) -> Value {
+    let mut body = body.clone();
+    let pointer = pointer(path);
+    let (parent, member) = pointer.rsplit_once('/').unwrap();
+    let parent = body.pointer_mut(parent).and_then(Value::as_object_mut);
+    let removed = parent.and_then(|parent| parent.remove(member));
+    assert!(removed.is_some(), "there is no field {path} to leave out");
+    body
+}
+
+/// The JSON pointer (RFC 6901) of a path with dots.
+fn pointer(path: &str) -> String {
+    format!("/{}", path.replace('.', "/"))
+}
+
+/// Makes paths and codes comparable with those that [`Then::faults`] returns.
+pub fn faults<const N: usize>(faults: [(&str, &'static str); N]) -> Vec<(String, &'static str)> {
+    faults.map(|(path, code)| (path.to_owned(), code)).into()
+}
+
 fn json_or_null(body: &[u8]) -> Value {
     if body.is_empty() {
         return Value::Null;
@@ -631,6 +679,14 @@ pub fn actor(kind: ActorKind, subject: &str) -> Actor {
         permissions: Vec::new(),
         email: None,
         email_verified: false,
+    }
+}
+
+/// Makes an administrator of the head office without any permission, whose profile is `hq-1`.
+pub fn headquarters() -> Actor {
+    Actor {
+        actor_profile_id: Some("hq-1".into()),
+        ..actor(ActorKind::HeadquartersAdministrator, "user-hq")
     }
 }
 

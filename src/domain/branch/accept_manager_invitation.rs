@@ -220,13 +220,12 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::samples::{
-        administrator, branch_of, created, invitee, minted, second_creation, summary, with,
-        with_email,
+        administrator, branch_of, created, invitee, minted, second_creation, summary, with_email,
     };
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, Then, actor};
+    use crate::domain::scenario::{Scenario, Then, actor, with};
 
     const NAME: &str = "accept_manager_invitation";
 

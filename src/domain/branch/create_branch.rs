@@ -357,12 +357,12 @@ mod tests {
 
     use super::super::samples::{
         INVITATION_LATE, SILENT, administrator, branch_of, created, created_with, creation,
-        invitee, minted, second_creation, with,
+        invitee, minted, second_creation,
     };
     use super::*;
 
     use crate::domain::outbox::report::Attempt;
-    use crate::domain::scenario::{Scenario, Then, manager};
+    use crate::domain::scenario::{Scenario, Then, manager, with};
 
     const NAME: &str = "create_branch";
 

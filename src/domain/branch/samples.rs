@@ -18,32 +18,7 @@ use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Context, Decision, Operation};
 use crate::domain::rejection::{Class, Declared, Rejection};
 use crate::domain::resource::IndexKey;
-use crate::domain::scenario::{Scenario, actor};
-
-/// Sets fields of `body` to other values; a path of several fields has dots between them.
-pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
-    let mut body = body.clone();
-    for (path, value) in changes {
-        *body
-            .pointer_mut(&pointer(path))
-            .unwrap_or_else(|| panic!("{path}")) = value.clone();
-    }
-    body
-}
-
-/// Removes the field at `path` from `body`.
-pub(super) fn without(body: &Value, path: &str) -> Value {
-    let mut body = body.clone();
-    let pointer = pointer(path);
-    let (parent, member) = pointer.rsplit_once('/').unwrap();
-    let parent = body.pointer_mut(parent).unwrap().as_object_mut().unwrap();
-    parent.remove(member).unwrap_or_else(|| panic!("{path}"));
-    body
-}
-
-fn pointer(path: &str) -> String {
-    format!("/{}", path.replace('.', "/"))
-}
+use crate::domain::scenario::{Scenario, actor, with};
 
 /// Returns a refusal's class, code and conflicting fields.
 pub(super) fn summary(refusal: &Rejection) -> (Class, &'static str, Vec<&str>) {
@@ -60,13 +35,8 @@ pub(super) fn minted(number: u64) -> String {
 pub(super) fn administrator() -> Actor {
     Actor {
         permissions: vec![BRANCH_CREATE.into()],
-        ..headquarters()
+        ..actor(ActorKind::HeadquartersAdministrator, "admin-1")
     }
-}
-
-/// An administrator of the head office without any permission.
-pub(super) fn headquarters() -> Actor {
-    actor(ActorKind::HeadquartersAdministrator, "admin-1")
 }
 
 /// The actor, with an e-mail address.

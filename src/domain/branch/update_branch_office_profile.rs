@@ -170,10 +170,10 @@ impl Operation for UpdateBranchOfficeProfile {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::{created, headquarters, summary, with};
+    use super::super::samples::{created, summary};
     use crate::base::actor::ActorKind;
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, actor, manager};
+    use crate::domain::scenario::{Scenario, actor, headquarters, manager, with};
 
     const NAME: &str = "update_branch_office_profile";
     const KIND: &str = "branch-office-profile";

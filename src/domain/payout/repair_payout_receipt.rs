@@ -177,13 +177,11 @@ impl Operation for RepairPayoutReceipt {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::{
-        booking, deposit, faults, headquarters, instruction, repair, service, with,
-    };
+    use super::super::samples::{booking, deposit, instruction, repair, service};
     use super::*;
     use crate::domain::rejection::Class;
 
-    use crate::domain::scenario::{Then, assert_conflict, manager};
+    use crate::domain::scenario::{Then, assert_conflict, faults, headquarters, manager, with};
 
     const NAME: &str = "repair_payout_receipt";
     const ID: [&str; 3] = ["booking-1", "contract-1", "instruction-1"];

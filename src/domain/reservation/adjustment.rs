@@ -416,15 +416,6 @@ pub(crate) mod samples {
         })
     }
 
-    /// Returns `body` with fields set to these values.
-    pub(crate) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
-        let mut body = body.clone();
-        for (member, value) in changes {
-            body[*member] = value.clone();
-        }
-        body
-    }
-
     /// Makes a service with the booking and its adjustment `adjustment-1`; the mother acts.
     pub(crate) fn service() -> Scenario {
         let mut scenario = Scenario::new();
@@ -449,11 +440,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::adjustment_event::PaymentCaptured;
-    use super::samples::{adjustment, pay, payment, service, with};
+    use super::samples::{adjustment, pay, payment, service};
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
     use crate::domain::event::{Changed, PublicEvents as _};
-    use crate::domain::scenario::{Scenario, Then, actor};
+    use crate::domain::scenario::{Scenario, Then, actor, with};
 
     const KIND: &str = "payment-change-adjustment";
 
