@@ -84,7 +84,7 @@ fn record<R: Resource>(
     let base = base.filter(|_| is_due(recording, 0));
     let change = NewChange {
         kind: R::KIND.tag,
-        version: carebook::domain::registered::version::<R>(),
+        version: carebook::domain::version::version::<R>(),
         key: next.key(),
         before,
         revision: next.revision(),
@@ -176,7 +176,7 @@ async fn ask(engine: &Engine, query: PastQuery) -> f64 {
     });
     let path = [("id", "office-1")];
     let began = Instant::now();
-    let found = engine.past(row, row.trail.unwrap(), &actor, &path, query);
+    let found = engine.past(row, row.history.unwrap(), &actor, &path, query);
     let (found, _) = found.await.unwrap();
     let took = began.elapsed().as_secs_f64() * 1_000.0;
     if let (PastFound::Page(page), PastQuery::History { limit, .. }) = (found, query) {

@@ -202,7 +202,7 @@ pub fn page() -> String {
             page,
             "| `{}` | {} | {} |",
             of.name.event_type(),
-            of.says.trim(),
+            of.description.trim(),
             fields.join("<br>")
         );
     }

@@ -8,8 +8,9 @@ use std::fmt::Write as _;
 
 use carebook::base::json::{Presence, Shape};
 use carebook::catalogue::{
-    FACTS, KeySource, LISTS, Method, OPERATIONS, ProblemShape, READS, RESOURCES, Row, Success,
+    KeySource, LISTS, Method, OPERATIONS, ProblemShape, READS, RESOURCES, Row, Success,
 };
+use carebook::domain::fact_kinds::FACTS;
 use carebook::http::figures_page::described;
 use carebook::http::response::statuses;
 
@@ -212,7 +213,7 @@ fn requests(page: &mut String) {
     for row in OPERATIONS {
         let example = row.operation.example();
         let _ = writeln!(page, "\n### {}. `{}`\n", row.tag, row.name);
-        let _ = writeln!(page, "{}\n", row.operation.says());
+        let _ = writeln!(page, "{}\n", row.operation.doc());
         if row.problem == ProblemShape::Profile {
             let _ = writeln!(page, "{NO_FIELD}\n");
         }

@@ -1,5 +1,6 @@
-//! The one table of operations, of reads, of kinds of resources and of kinds of facts. Router, log,
-//! documents and tests all read it; no other module lists them.
+//! The one table of operations, of reads, of lists and of kinds of resources. Router, log, documents
+//! and tests all read it; no other module lists them. The kinds of facts are listed in
+//! [`fact_kinds`](crate::domain::fact_kinds).
 
 mod lists;
 mod reads;
@@ -12,10 +13,10 @@ use crate::domain::branch::deliveries::BranchDeliveries;
 use crate::domain::branch::office_profile::{BranchOfficeProfile, ProfileRevision};
 use crate::domain::branch::organization::Organization;
 use crate::domain::branch::state::Branch;
+use crate::domain::erased::Erased;
 use crate::domain::family::care_history_authority::{CareHistoryAuthority, CareHistoryGrant};
 use crate::domain::family::payment_authority::{PaymentAuthority, PaymentDelegation};
 use crate::domain::mother::state::MotherProfile;
-use crate::domain::operation::Erased;
 use crate::domain::outbox::message::Message;
 use crate::domain::payment::admin_audit::AdminAudit;
 use crate::domain::payment::gateway_subject::{PaymentSubject, SearchSubject};
@@ -29,7 +30,6 @@ use crate::domain::reference::kinds::{
     relationship, reservation_booking, reservation_financial_facts, settlement_account,
 };
 use crate::domain::registered::{AnyResource, Registered};
-use crate::domain::report::NoRequest;
 use crate::domain::reservation::adjustment::PaymentChangeAdjustment;
 use crate::domain::reservation::draft::ReservationDraft;
 use crate::domain::reservation::lifecycle::FinancialLifecycle;
@@ -50,7 +50,6 @@ pub use self::row::{
     BodySource, Invalid, KeySource, ListRow, Method, ProblemShape, Purpose, ReadRow, Row, SchemaOf,
     Success,
 };
-pub use crate::domain::fact_kinds::FACTS;
 
 /// The operations, by their numbers.
 pub static OPERATIONS: &[Row] = &[
@@ -64,7 +63,7 @@ pub static OPERATIONS: &[Row] = &[
         2,
         "grant_payment_authority",
         "/family-payment-delegations",
-        &Erased::<family::grant_payment::GrantPayment>::NEW,
+        &Erased::<family::grant_payment_authority::GrantPaymentAuthority>::NEW,
     )
     .keyed(KeySource::Header)
     .succeeds_with(Success::Created),
@@ -72,7 +71,7 @@ pub static OPERATIONS: &[Row] = &[
         3,
         "create_branch",
         "/admin/branches",
-        &Erased::<branch::create::CreateBranch>::NEW,
+        &Erased::<branch::create_branch::CreateBranch>::NEW,
     )
     .keyed(KeySource::Header)
     .succeeds_with(Success::CreatedOnce)
@@ -90,7 +89,7 @@ pub static OPERATIONS: &[Row] = &[
         5,
         "open_data_room_request",
         "/settlement-data-room-export-requests",
-        &Erased::<settlement::open_data_room::OpenDataRoom>::NEW,
+        &Erased::<settlement::open_data_room_request::OpenDataRoomRequest>::NEW,
     )
     .keyed(KeySource::Body)
     .succeeds_with(Success::Created),
@@ -105,7 +104,7 @@ pub static OPERATIONS: &[Row] = &[
         7,
         "update_mother_profile",
         "/mother/profile",
-        &Erased::<mother::update_profile::UpdateProfile>::NEW,
+        &Erased::<mother::update_mother_profile::UpdateMotherProfile>::NEW,
     )
     .patch()
     .keyed(KeySource::Header)
@@ -139,14 +138,14 @@ pub static OPERATIONS: &[Row] = &[
         11,
         "repair_payout_receipt",
         "/caregiver-payout-receipt-states/repairs",
-        &Erased::<payout::repair_receipt::RepairReceipt>::NEW,
+        &Erased::<payout::repair_payout_receipt::RepairPayoutReceipt>::NEW,
     )
     .keyed(KeySource::Body),
     Row::new(
         12,
         "acknowledge_payout_deposit",
         "/caregiver-payout-acknowledgements/branch-deposits",
-        &Erased::<payout::acknowledge_deposit::AcknowledgePayoutDeposit>::NEW,
+        &Erased::<payout::acknowledge_payout_deposit::AcknowledgePayoutDeposit>::NEW,
     )
     .keyed(KeySource::Body)
     .succeeds_with(Success::Created),
@@ -165,7 +164,7 @@ pub static OPERATIONS: &[Row] = &[
         14,
         "accept_manager_invitation",
         "/branch/manager-invitations/accept",
-        &Erased::<branch::accept_invitation::AcceptInvitation>::NEW,
+        &Erased::<branch::accept_manager_invitation::AcceptManagerInvitation>::NEW,
     )
     .keyed(KeySource::Header)
     .succeeds_with(Success::CreatedOnce)
@@ -190,13 +189,13 @@ pub static OPERATIONS: &[Row] = &[
         17,
         "decide_cash_receipt_eligibility",
         "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions",
-        &Erased::<payment::decide_cash_receipt::DecideCashReceipt>::NEW,
+        &Erased::<payment::decide_cash_receipt_eligibility::DecideCashReceiptEligibility>::NEW,
     ),
     Row::new(
         18,
         "confirm_reservation_draft",
         "/customer-reservation-drafts/{draftId}/confirm",
-        &Erased::<reservation::confirm_draft::ConfirmDraft>::NEW,
+        &Erased::<reservation::confirm_reservation_draft::ConfirmReservationDraft>::NEW,
     )
     .keyed(KeySource::Header)
     .succeeds_with(Success::Created),
@@ -204,14 +203,14 @@ pub static OPERATIONS: &[Row] = &[
         19,
         "update_branch_office_profile",
         "/branch-office-profile-updates",
-        &Erased::<branch::update_profile::UpdateProfile>::NEW,
+        &Erased::<branch::update_branch_office_profile::UpdateBranchOfficeProfile>::NEW,
     )
     .keyed(KeySource::Body),
     Row::new(
         20,
         "pre_register_payment",
         "/reservation-payment-pre-registrations",
-        &Erased::<payment::pre_register::PreRegister>::NEW,
+        &Erased::<payment::pre_register_payment::PreRegisterPayment>::NEW,
     )
     .keyed(KeySource::Header),
     Row::new(
@@ -230,7 +229,7 @@ pub static MANAGEMENT: &[Row] = &[
         101,
         "create_webhook_subscription",
         "/webhook-subscriptions",
-        &Erased::<webhook::create::CreateSubscription>::NEW,
+        &Erased::<webhook::create_webhook_subscription::CreateWebhookSubscription>::NEW,
     )
     .of_webhooks()
     .keyed(KeySource::Header)
@@ -239,7 +238,7 @@ pub static MANAGEMENT: &[Row] = &[
         102,
         "update_webhook_subscription",
         "/webhook-subscriptions/{subscriptionId}",
-        &Erased::<webhook::update::UpdateSubscription>::NEW,
+        &Erased::<webhook::update_webhook_subscription::UpdateWebhookSubscription>::NEW,
     )
     .of_webhooks()
     .patch()
@@ -248,7 +247,7 @@ pub static MANAGEMENT: &[Row] = &[
         103,
         "rotate_webhook_secret",
         "/webhook-subscriptions/{subscriptionId}/secret-rotations",
-        &Erased::<webhook::rotate_secret::RotateSecret>::NEW,
+        &Erased::<webhook::rotate_webhook_secret::RotateWebhookSecret>::NEW,
     )
     .of_webhooks()
     .keyed(KeySource::Header),
@@ -256,7 +255,7 @@ pub static MANAGEMENT: &[Row] = &[
         104,
         "delete_webhook_subscription",
         "/webhook-subscriptions/{subscriptionId}",
-        &Erased::<webhook::delete::DeleteSubscription>::NEW,
+        &Erased::<webhook::delete_webhook_subscription::DeleteWebhookSubscription>::NEW,
     )
     .of_webhooks()
     .delete()
@@ -266,7 +265,7 @@ pub static MANAGEMENT: &[Row] = &[
         105,
         "retry_webhook_delivery",
         "/webhook-subscriptions/{subscriptionId}/deliveries/{eventId}/retries",
-        &Erased::<webhook::retry_delivery::RetryDelivery>::NEW,
+        &Erased::<webhook::retry_webhook_delivery::RetryWebhookDelivery>::NEW,
     )
     .of_webhooks()
     .without_body()
@@ -276,7 +275,7 @@ pub static MANAGEMENT: &[Row] = &[
         121,
         "retry_outbox_message",
         "/outbox/{number}/retries",
-        &Erased::<outbox::retry::RetryMessage>::NEW,
+        &Erased::<outbox::retry_outbox_message::RetryOutboxMessage>::NEW,
     )
     .of_messages()
     .without_body()
@@ -286,29 +285,18 @@ pub static MANAGEMENT: &[Row] = &[
         122,
         "skip_outbox_message",
         "/outbox/{number}/skips",
-        &Erased::<outbox::skip::SkipMessage>::NEW,
+        &Erased::<outbox::skip_outbox_message::SkipOutboxMessage>::NEW,
     )
     .of_messages()
     .keyed(KeySource::HeaderIfSent),
 ];
 
-/// The operations by which the service reports to itself; no request leads to them.
-pub static REPORTS: &[Row] = &[
-    Row::new(
-        RECORD_WEBHOOK_PROGRESS,
-        "record_webhook_progress",
-        "",
-        &NoRequest,
-    )
-    .without_token(),
-    Row::new(RECORD_PUBLICATION, "record_publication", "", &NoRequest).without_token(),
-    Row::new(
-        RECORD_MESSAGE_ATTEMPT,
-        "deliver_outbox_message",
-        "",
-        &NoRequest,
-    )
-    .without_token(),
+/// The tags and names of the operations by which the service reports to itself; no request leads to
+/// them.
+pub static REPORTS: &[(u16, &str)] = &[
+    (RECORD_WEBHOOK_PROGRESS, "record_webhook_progress"),
+    (RECORD_PUBLICATION, "record_publication"),
+    (RECORD_MESSAGE_ATTEMPT, "deliver_outbox_message"),
 ];
 
 /// The tag of the report that records the progress of a webhook subscription's deliveries.
@@ -319,13 +307,6 @@ pub const RECORD_PUBLICATION: u16 = 202;
 
 /// The tag of the report whether a receiver has taken a message.
 pub const RECORD_MESSAGE_ATTEMPT: u16 = 203;
-
-/// Returns the row of the operation with this tag, from whichever table.
-#[must_use]
-pub fn row(tag: u16) -> Option<&'static Row> {
-    let all = OPERATIONS.iter().chain(MANAGEMENT).chain(REPORTS);
-    all.into_iter().find(|row| row.tag == tag)
-}
 
 /// The kinds of resources, by their tags; those with a tag below 100 receive facts from other
 /// systems.
@@ -384,8 +365,9 @@ pub fn operation_name(tag: u16) -> &'static str {
 
 /// Returns the tags that records have, except that of facts, each with its operation's name.
 pub fn recorded_operations() -> impl Iterator<Item = (u16, &'static str)> {
-    let rows = OPERATIONS.iter().chain(MANAGEMENT).chain(REPORTS);
-    rows.map(|row| (row.tag, row.name))
+    let rows = OPERATIONS.iter().chain(MANAGEMENT);
+    let named = rows.map(|row| (row.tag, row.name));
+    named.chain(REPORTS.iter().copied())
 }
 
 /// Returns the kind of resource with this tag.
@@ -409,6 +391,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::domain::fact_kinds::FACTS;
     use crate::domain::listing::BookingHash;
     use crate::domain::reference::FactKind as _;
     use crate::domain::registered::Listed;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use crate::support::good::{Good, row};
+use crate::support::good::{Good, row_named};
 use crate::support::stage::{Stage, theatre};
 use crate::support::{Client, Server, World};
 use crate::tls::{Secure, ask, block_on, secured};
@@ -143,9 +143,11 @@ fn one_body_takes_at_most_64_mib_while_it_is_read_whatever_its_shape() {
     let json_type = ("Content-Type", "application/json");
     let lines_type = ("Content-Type", "application/x-ndjson");
     let token = ("Authorization", workflow.as_str());
-    let charge = row(13).unwrap().path;
+    let charge = row_named("finalize_charge").path;
     let facts = "/reference-facts";
-    let captured = row(15).unwrap().path.replace(['{', '}'], "");
+    let captured = row_named("capture_adjustment_payment")
+        .path
+        .replace(['{', '}'], "");
     let mut most = 0;
     for (name, body) in hostile() {
         // Each of its own: the allocator keeps some of what others have taken.
@@ -191,7 +193,7 @@ fn more_values_than_may_be_are_malformed_wherever_json_is_read() {
     for (values, is_read) in [(VALUES_MAX, true), (VALUES_MAX + 1, false)] {
         let zeros = "0,".repeat(values - 3);
         let body = format!("{{\"facts\":[{zeros}0]}}");
-        let charge = row(13).unwrap().path;
+        let charge = row_named("finalize_charge").path;
         let answer = client.request("POST", charge, &[json_type], body.as_bytes());
         assert_eq!(answer.faults() == malformed, !is_read, "{values}");
         let answer = client.request(
@@ -211,7 +213,7 @@ fn more_values_than_may_be_are_malformed_wherever_json_is_read() {
 fn bodies_that_are_announced_and_not_sent_keep_nobody_from_being_served() {
     const SILENT: usize = 600;
     let stage = Stage::new();
-    let path = row(13).unwrap().path;
+    let path = row_named("finalize_charge").path;
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n\
          Content-Length: {BODY_BYTES_MAX}\r\n\r\n"
@@ -225,11 +227,11 @@ fn bodies_that_are_announced_and_not_sent_keep_nobody_from_being_served() {
             client
         })
         .collect();
-    let good = Good::of(row(9).unwrap(), &stage);
+    let good = Good::of(row_named("request_deposit"), &stage);
     let mut client = stage.client();
     good.carried_out(&mut client, &stage.headquarters());
     // One that comes in two pieces, too.
-    let good = Good::of(row(13).unwrap(), &stage);
+    let good = Good::of(row_named("finalize_charge"), &stage);
     let body = good.body.to_string();
     let (first, second) = body.as_bytes().split_at(body.len() / 2);
     let head = format!(
@@ -248,7 +250,7 @@ fn bodies_that_are_announced_and_not_sent_keep_nobody_from_being_served() {
 #[test]
 fn numbers_of_a_free_object_come_back_as_they_are_written_in_canonical_form() {
     let stage = Stage::new();
-    let good = Good::of(row(15).unwrap(), &stage);
+    let good = Good::of(row_named("capture_adjustment_payment"), &stage);
     let token = good.token(&stage);
     let mut client: Client = stage.client();
     let send = |client: &mut Client, numbers: &str| {
@@ -314,7 +316,7 @@ fn all_faults(mut go: watch::Receiver<bool>) -> Request<Sent> {
         let _ = go.wait_for(|go| *go).await;
         Ok(Frame::data(body))
     });
-    let path = row(13).unwrap().path.replace(['{', '}'], "");
+    let path = row_named("finalize_charge").path.replace(['{', '}'], "");
     Request::post(format!("https://localhost{path}"))
         .header("host", "localhost")
         .header("content-type", "application/json")

@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 
-use crate::support::good::{Good, code, row};
+use crate::support::good::{Good, code, row, row_named};
 use crate::support::stage::{Stage, is_tag_of, with};
 use crate::support::{Answer, Client, Server, World, run, seed};
 
@@ -58,7 +58,7 @@ fn winner(answers: &[Answer], lost: &str) -> Answer {
 #[test]
 fn of_many_that_expect_one_revision_one_wins_each_time() {
     let stage = Stage::new();
-    let good = Good::of(row(7).unwrap(), &stage);
+    let good = Good::of(row_named("update_mother_profile"), &stage);
     let mother = stage.mother();
     for revision in 1..=5 {
         let answers = at_once(&stage, |number, client| {
@@ -89,7 +89,7 @@ fn of_many_that_expect_one_revision_one_wins_each_time() {
 #[test]
 fn of_many_that_acknowledge_one_statement_one_does() {
     let stage = Stage::new();
-    let good = Good::of(row(8).unwrap(), &stage);
+    let good = Good::of(row_named("acknowledge_deposit"), &stage);
     let manager = stage.manager();
     let answers = at_once(&stage, |number, client| {
         let key = json!(format!("key {number}"));
@@ -103,7 +103,7 @@ fn of_many_that_acknowledge_one_statement_one_does() {
 #[test]
 fn of_many_that_want_one_code_one_statement_comes_into_being() {
     let stage = Stage::new();
-    let good = Good::of(row(9).unwrap(), &stage);
+    let good = Good::of(row_named("request_deposit"), &stage);
     let hq = stage.headquarters();
     for round in 0..3 {
         let statement_code = stage.id(&format!("raced-{round}"));
@@ -187,7 +187,7 @@ fn of_many_facts_of_one_revision_one_is_applied() {
 #[test]
 fn requests_on_one_connection_are_answered_in_their_order() {
     let stage = Stage::new();
-    let good = Good::of(row(9).unwrap(), &stage);
+    let good = Good::of(row_named("request_deposit"), &stage);
     let hq = stage.headquarters();
     let mut client = stage.client();
     let mut bytes = Vec::new();
@@ -240,7 +240,7 @@ fn requests_on_one_connection_are_answered_in_their_order() {
 fn clients_that_leave_before_their_answers_leave_whole_commits_behind() {
     let seed = seed();
     let stage = Stage::new();
-    let good = Good::of(row(9).unwrap(), &stage);
+    let good = Good::of(row_named("request_deposit"), &stage);
     let hq = stage.headquarters();
     let body_of = |number: usize| {
         let statement_code = json!(stage.id(&format!("left-{number}")));

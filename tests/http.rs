@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::good::{Good, row};
+use crate::support::good::{Good, row_named};
 use crate::support::stage::{Stage, theatre, with};
 
 #[test]
 fn a_connection_goes_on_after_every_kind_of_refusal() {
     let stage = Stage::new();
-    let good = Good::of(row(9).unwrap(), &stage);
+    let good = Good::of(row_named("request_deposit"), &stage);
     let hq = stage.headquarters();
     let bearer = format!("Bearer {hq}");
     let mut client = stage.client();
@@ -40,7 +40,7 @@ fn a_connection_goes_on_after_every_kind_of_refusal() {
 #[test]
 fn a_body_may_come_in_pieces() {
     let stage = Stage::new();
-    let good = Good::of(row(9).unwrap(), &stage);
+    let good = Good::of(row_named("request_deposit"), &stage);
     let body = good.body.to_string();
     let mut client = stage.client();
     client.send_raw(
@@ -136,7 +136,7 @@ fn parameters_of_a_path_are_decoded_and_no_slash_is_made_of_them() {
 #[test]
 fn strings_are_compared_as_they_are_read() {
     let stage = Stage::new();
-    let good = Good::of(row(9).unwrap(), &stage);
+    let good = Good::of(row_named("request_deposit"), &stage);
     let hq = stage.headquarters();
     let mut client = stage.client();
     let body = with(good.body.clone(), "/messageToBranch", json!("é\u{1F600}\""));

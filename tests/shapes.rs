@@ -4,8 +4,10 @@
 
 use carebook::base::json::{Field, Json, Presence, Reader, Shape};
 use carebook::base::time::Timestamp;
-use carebook::catalogue::{FACTS, OPERATIONS, Row};
-use carebook::domain::operation::{AnyCommand, Parts};
+use carebook::catalogue::{OPERATIONS, Row};
+use carebook::domain::erased::AnyCommand;
+use carebook::domain::fact_kinds::FACTS;
+use carebook::domain::operation::Parts;
 use carebook::domain::reference::fact_lines::Incoming;
 use carebook::domain::reference::samples;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@
 /// each paragraph on a line of its own, with an empty line between.
 ///
 /// ```text
-/// const DOC: &'static str = module_doc!("grant_payment.rs");
+/// const DOC: &'static str = module_doc!("grant_payment_authority.rs");
 /// ```
 #[macro_export]
 macro_rules! module_doc {

@@ -54,7 +54,7 @@ pub static READS: &[ReadRow] = &[
             "/mother/profile",
             mother::read_profile::read_profile,
         )
-        .with(mother::read_profile::TRAIL)
+        .with(mother::read_profile::HISTORY)
     },
     ReadRow::of::<Statement, settlement::body::StatementBody<'static>>(
         "read_statement",
@@ -125,7 +125,7 @@ pub static READS: &[ReadRow] = &[
         "/reservation-payment-change-adjustments/{reservationBookingId}",
         reservation::read_adjustment::read_adjustment,
     )
-    .with(reservation::read_adjustment::TRAIL),
+    .with(reservation::read_adjustment::HISTORY),
     ReadRow::new::<reservation::read_ledger::ChargeLedgerBody<'static>>(
         "read_charge_ledger",
         "/reservation-financial-lifecycles/{reservationBookingId}/ledger",

@@ -2,8 +2,8 @@
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
+use crate::domain::erased::AnyOperation;
 use crate::domain::listing::Filter;
-use crate::domain::operation::AnyOperation;
 use crate::domain::read::{HistorySource, Numbered, Read, ScopeOf};
 use crate::domain::registered::AnyResource;
 use crate::domain::resource::Resource;
@@ -142,7 +142,7 @@ pub struct ReadRow {
     /// Whether the resource always exists.
     pub is_always: bool,
     /// Where its history comes from, if it has one.
-    pub trail: Option<HistorySource>,
+    pub history: Option<HistorySource>,
 }
 
 /// Makes the schema of a body, for a document whose schemas the generator collects.
@@ -298,7 +298,7 @@ impl ReadRow {
             body: |schemas| schemas.subschema_for::<B>(),
             needs_permission: false,
             is_always: false,
-            trail: None,
+            history: None,
         }
     }
 
@@ -338,9 +338,9 @@ impl ReadRow {
     }
 
     /// Sets where its history comes from.
-    pub(super) const fn with(self, trail: HistorySource) -> Self {
+    pub(super) const fn with(self, history: HistorySource) -> Self {
         Self {
-            trail: Some(trail),
+            history: Some(history),
             ..self
         }
     }

@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::listing::{BookingHash, LeadMove, ListMove, ValueHash};
-use super::resource::{IndexKey, Rank, Resource};
+use super::rank::Rank;
+use super::resource::{IndexKey, Resource};
 use super::version::version;
 use crate::base::codec;
 use crate::base::digest::Digest;

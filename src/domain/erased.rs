@@ -5,9 +5,10 @@ use std::marker::PhantomData;
 
 use schemars::{Schema, SchemaGenerator};
 
+use super::change::Change;
 use super::example::Example;
 use super::operation::{
-    Change, Context, Decision, Disposition, Operation, OutboxMessage, Parts, Request, fingerprint,
+    Context, Decision, Disposition, Operation, OutboxMessage, Parts, Request, fingerprint,
 };
 use super::rejection::{Declared, Rejection};
 use super::resource::{IndexKey, ReadView, Resource};
@@ -79,25 +80,17 @@ pub trait AnyOperation: Send + Sync {
     /// See [`Request::read_straight`].
     fn read_straight(
         &self,
-        _name: &'static str,
-        _path: &[(&str, &str)],
-        _body: &[u8],
-        _now: Timestamp,
-    ) -> Option<(Box<dyn AnyCommand>, usize)> {
-        None
-    }
+        name: &'static str,
+        path: &[(&str, &str)],
+        body: &[u8],
+        now: Timestamp,
+    ) -> Option<(Box<dyn AnyCommand>, usize)>;
     /// See [`Operation::replayed`].
     fn replayed(&self, body: Vec<u8>) -> Vec<u8>;
     /// See [`Operation::final_response`].
-    fn final_response(
-        &self,
-        _first: &[u8],
-        _view: &ReadView<'_>,
-    ) -> Option<(Vec<u8>, Disposition)> {
-        None
-    }
+    fn final_response(&self, first: &[u8], view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)>;
     /// See [`Operation::DOC`].
-    fn says(&self) -> &'static str;
+    fn doc(&self) -> &'static str;
     /// See [`Operation::REJECTIONS`].
     fn rejections(&self) -> &'static [Declared];
     /// Returns the shape of the body of a request.
@@ -168,7 +161,7 @@ impl<O: Operation> AnyOperation for Erased<O> {
         O::final_response(first, view)
     }
 
-    fn says(&self) -> &'static str {
+    fn doc(&self) -> &'static str {
         O::DOC
     }
 

@@ -20,7 +20,7 @@ pub const FACT_APPLIED: EventType = EventType {
         kind: "reference-fact",
         what: "applied",
     },
-    says: "A fact came in from the system that owns it.",
+    description: "A fact came in from the system that owns it.",
     fields: || vec![EventField::of::<Box<str>>("kind")],
 };
 
@@ -48,7 +48,7 @@ pub struct EventType {
     /// Its name.
     pub name: Name,
     /// Its meaning, in a sentence.
-    pub says: &'static str,
+    pub description: &'static str,
     /// The fields of its data, apart from operation, revision and actor.
     pub fields: fn() -> Vec<EventField>,
 }
@@ -59,7 +59,7 @@ impl EventType {
     pub const fn fact_put(kind: &'static str) -> Self {
         Self {
             name: Name { kind, what: "put" },
-            says: "An operation has made the fact, or changed it.",
+            description: "An operation has made the fact, or changed it.",
             fields: Vec::new,
         }
     }
@@ -341,7 +341,7 @@ macro_rules! public_events {
         $crate::public_events!(@types $resource
             [$($done)* $crate::domain::event::EventType {
                 name: $crate::public_events!(@name $resource $what),
-                says: $says,
+                description: $says,
                 fields: || vec![ $( $crate::domain::event::EventField::of::<$type>($name) ),* ],
             },]
             $($more)*)

@@ -23,6 +23,9 @@ pub struct Example {
     /// The operation whose example has to be carried out before, by its name. A text `$field` in
     /// path or body is replaced by that field of its response.
     pub after: Option<&'static str>,
+    /// Whether it is carried out after that. False where it also needs what no operation brings about: a
+    /// test then leaves it out, and the operation's own tests stand for it.
+    pub runs_alone: bool,
     /// The parameters of the path, in their order.
     pub path: &'static [&'static str],
     /// The body: JSON, as a person would write it.
@@ -62,6 +65,7 @@ impl Example {
     pub const NEW: Self = Self {
         actor: ActorKind::Mother,
         after: None,
+        runs_alone: true,
         path: &[],
         body: "{}",
         changed_value: ("", ""),

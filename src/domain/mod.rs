@@ -4,7 +4,39 @@
 //! Each group of resources has a folder. In it, each kind of resource has a file that says what the
 //! resource is and how events change it: `state.rs` where a group has one main kind (`branch`,
 //! `mother`, `payout`, `settlement`), otherwise a file of the kind's name. Each operation and each read
-//! has a file of its own.
+//! has a file of its own. The statement of `settlement` has two: the readers of its older versions make
+//! the struct of `statement.rs`, and `state.rs`, which uses them, says how events change it.
+//!
+//! The groups of operations, a folder each:
+//!
+//! - [`branch`]: branches, their managers, profiles and account snapshots;
+//! - [`family`]: the rights that a mother gives to members of her family;
+//! - [`mother`]: mothers' profiles;
+//! - [`payment`]: obligations, their pre-registration, and the payment gateway;
+//! - [`payout`]: the receipts of caregivers' payouts;
+//! - [`reservation`]: drafts, care teams, charges and adjustments;
+//! - [`settlement`]: statements and data rooms;
+//! - [`reference`](mod@reference): the facts of other systems;
+//! - [`outbox`] and [`webhook`]: messages to other systems and webhooks, by which the service is managed.
+//!
+//! What they share by subject: [`payment_words`], the vocabulary of payments; [`by_code`], which finds
+//! resources by the code that people use; [`fact_kinds`], the table of the kinds of facts;
+//! [`publication`], the progress of publishing events.
+//!
+//! The framework that they are written in:
+//!
+//! - [`operation`]: the contract of an operation, and the commit that it builds;
+//! - [`report`]: statements of a resource that need no idempotency key;
+//! - [`rejection`]: why a command or a read is refused;
+//! - [`read`] and [`listing`]: reads, and lists with their filters;
+//! - `response_body`: declares the body of a response with the source of each field;
+//! - [`resource`]: the contract of a resource, and the view of other resources;
+//! - [`change`] and [`rank`]: what a commit changes in a resource and in indexes;
+//! - [`event`] and [`event_id`]: public events, and their identifiers;
+//! - [`stored`] and [`version`]: the versions of stored forms;
+//! - [`erased`] and [`registered`]: operations and kinds of resources with their types erased;
+//! - [`example`] and [`sample_actors`]: the example of an operation, and who sends it;
+//! - `scenario` and `ladder`, for tests: given, when, then; and the order of an operation's rejections.
 
 pub mod branch;
 pub mod by_code;
@@ -25,7 +57,7 @@ pub mod payment;
 pub mod payment_words;
 pub mod payout;
 pub mod publication;
-mod rank;
+pub mod rank;
 pub mod read;
 pub mod reference;
 pub mod registered;
@@ -39,5 +71,5 @@ pub mod sample_actors;
 pub mod scenario;
 pub mod settlement;
 pub mod stored;
-mod version;
+pub mod version;
 pub mod webhook;

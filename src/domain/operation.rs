@@ -5,9 +5,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use uuid::Uuid;
 
-pub use super::change::{Change, RankChange};
-pub use super::erased::{AnyCommand, AnyDecision, AnyOperation, AnyState, Decided, Erased};
-pub(crate) use super::erased::{erase, own_state};
+use super::change::Change;
 use super::example::Example;
 use super::rejection::{Declared, Rejection};
 use super::resource::{IndexKey, ReadView, Resource};
@@ -75,7 +73,7 @@ impl<T: FromJson + Serialize + Send + Sync + 'static> Request for T {
 
 /// Declares a command that has one parameter in its path besides its body: the struct and how it is
 /// read. The faults of both are found together. A command with two parameters in its path implements
-/// [`Request`](crate::domain::operation::Request) by hand, as `webhook/retry_delivery.rs` does.
+/// [`Request`](crate::domain::operation::Request) by hand, as `webhook/retry_webhook_delivery.rs` does.
 ///
 /// ```text
 /// path_and_body! {

@@ -9,9 +9,10 @@ use serde_json::Value;
 use super::change::Change;
 use super::event::{Changed, EventType, PublicEvent, PublicEvents};
 use super::listing::{Filter, List, ListItem, ListPlace, Shared};
-use super::resource::{Decoded, IndexKey, Kind, Rank, Resource, event_name};
+use super::rank::Rank;
+use super::resource::{Decoded, IndexKey, Kind, Resource, event_name};
 use super::stored::{Older, Versioned};
-pub use super::version::version;
+use super::version::version;
 use crate::base::codec::{self, DecodeError};
 use crate::base::{digest::Digest, revision::Revision, time::Timestamp};
 

@@ -3,17 +3,12 @@
 //! request that brings reference facts reports what other systems know. The resource's actor
 //! decides a report like a command.
 
-use schemars::{Schema, SchemaGenerator};
-
-use super::example::Example;
-use super::operation::{
-    AnyCommand, AnyDecision, AnyOperation, AnyState, Context, Decision, Parts, erase, own_state,
-};
-use super::rejection::{Declared, Rejection};
+use super::erased::{AnyCommand, AnyDecision, AnyState, erase, own_state};
+use super::operation::{Context, Decision};
+use super::rejection::Rejection;
 use super::resource::{IndexKey, ReadView, Resource};
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
-use crate::base::json::{Reader, Shape};
 
 /// A statement about a resource.
 pub trait Report: Send + Sync + 'static {
@@ -69,47 +64,5 @@ impl<T: Report> AnyCommand for T {
         let state = own_state::<T::Resource>(target, slot, context);
         let decision = Report::decide(self, state, context)?;
         Ok(erase(state, decision, target))
-    }
-}
-
-/// The operation in the rows of the service's own reports, to which no request leads.
-pub struct NoRequest;
-
-impl AnyOperation for NoRequest {
-    fn read(&self, _: &'static str, _: &Parts<'_>, _: &mut Reader) -> Option<Box<dyn AnyCommand>> {
-        None
-    }
-
-    fn replayed(&self, body: Vec<u8>) -> Vec<u8> {
-        body
-    }
-
-    fn says(&self) -> &'static str {
-        ""
-    }
-
-    fn rejections(&self) -> &'static [Declared] {
-        &[]
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::Object(Vec::new())
-    }
-
-    fn answer(&self, schemas: &mut SchemaGenerator) -> Schema {
-        schemas.subschema_for::<()>()
-    }
-
-    fn conflict(&self, _: &mut SchemaGenerator) -> Option<(&'static str, Schema)> {
-        None
-    }
-
-    fn example(&self) -> &'static Example {
-        &Example::NEW
-    }
-
-    #[cfg(test)]
-    fn ladder(&self) -> super::ladder::Ladder {
-        super::ladder::Ladder::of(&[])
     }
 }

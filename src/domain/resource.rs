@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::listing::{Filter, List};
-pub use super::rank::{NoRank, Rank};
+use super::rank::Rank;
 use super::stored::Older;
 use crate::base::codec;
 use crate::base::{digest::Digest, revision::Revision, time::Timestamp};
@@ -45,7 +45,7 @@ pub trait Resource:
     type Event: Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static;
 
     /// The older versions of its stored form, the first one first: the one place that converts older stored forms to the
-    /// present one. The number of its version ([`version`](super::registered::version)) is one more than the number of
+    /// present one. The number of its version ([`version`](super::version::version)) is one more than the number of
     /// these. A change of the stored form adds the previous one here; `docs/changing-stored-types.md` says how.
     const OLDER: &'static [Older<Self, Self::Event>] = &[];
 
@@ -130,8 +130,8 @@ pub trait Resource:
 }
 
 crate::wire_enum! {
-    /// What names are unique in, and what lists are of. New ones go at the end. A space has names
-    /// or lists, never both.
+    /// The indexes, unique and secondary. New ones go at the end: their numbers are hashed into keys.
+    /// An index is either unique or secondary, never both.
     pub enum Index {
         /// The code of a settlement statement.
         StatementCode = "statement code",
@@ -499,7 +499,7 @@ pub(crate) fn cannot_follow(event: &impl fmt::Debug, resource: &str, exists: boo
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::operation::Change;
+    use super::super::change::Change;
     use super::super::registered::{AnyResource as _, Registered};
     use super::super::stored::Versioned;
     use super::*;

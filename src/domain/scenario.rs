@@ -12,17 +12,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::operation::{
-    AnyDecision, AnyOperation, Context, Disposition, IdSource, OutboxMessage, Parts, RankChange,
-};
+use super::change::RankChange;
+use super::erased::{AnyCommand, AnyDecision, AnyOperation};
+use super::fact_kinds::FACTS;
+use super::operation::{Context, Disposition, IdSource, OutboxMessage, Parts};
 use super::outbox::message::{Message, born};
 use super::outbox::report::{Attempt, RecordAttempt};
+use super::rank::Rank;
 use super::read::{ReadRequest, Representation};
 use super::reference::put::read_fact;
 use super::reference::samples;
 use super::rejection::{Class, Rejection};
 use super::report::Report;
-use super::resource::{IndexKey, Rank, ReadView, Resource, Source};
+use super::resource::{IndexKey, ReadView, Resource, Source};
 use super::stored::Versioned;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::{Digest, Fingerprint};
@@ -285,7 +287,7 @@ impl Scenario {
     pub fn put_fact_as_sent(&mut self, text: &str) -> Then {
         let json = Json::parse(text.as_bytes()).unwrap();
         let mut at = Reader::new(self.now);
-        let envelope = read_fact(&json, catalogue::FACTS, &mut at);
+        let envelope = read_fact(&json, FACTS, &mut at);
         let Some(command) = envelope.command else {
             return Then::Refused(Rejection::invalid(at.into_faults()));
         };
@@ -384,7 +386,7 @@ impl Scenario {
         self
     }
 
-    fn carry_out(&mut self, command: &dyn super::operation::AnyCommand, key: &str) -> Then {
+    fn carry_out(&mut self, command: &dyn AnyCommand, key: &str) -> Then {
         let context = Context {
             actor: &self.actor,
             now: self.now,
@@ -423,7 +425,8 @@ impl Scenario {
             .map(|message| born(message, LOG_ID, self.now).1);
         let changes = decided.changes.into_iter().chain(born.collect::<Vec<_>>());
         for change in changes {
-            let resource = catalogue::resource(change.kind).expect("the kind is registered");
+            let resource = catalogue::resource(change.kind)
+                .expect("add the kind to RESOURCES in src/catalogue.rs");
             let before = self
                 .memory
                 .states
@@ -590,12 +593,7 @@ impl Scenario {
     }
 
     /// Reads a command that has no fault.
-    fn command(
-        &self,
-        operation: &str,
-        path: &[(&str, &str)],
-        body: &Value,
-    ) -> Box<dyn super::operation::AnyCommand> {
+    fn command(&self, operation: &str, path: &[(&str, &str)], body: &Value) -> Box<dyn AnyCommand> {
         let row = OPERATIONS.iter().find(|row| row.name == operation).unwrap();
         let text = body.to_string();
         let json = Json::parse(text.as_bytes()).unwrap();
@@ -613,6 +611,54 @@ pub fn revision_of(tag: &str) -> String {
     let (revision, digest) = tag.split_once('-').expect("a revision and a digest");
     assert_eq!(digest.len(), 16, "{tag}");
     revision.to_owned()
+}
+
+/// Returns the body with other values in these fields, all of which it has; the path of a field that is in
+/// another one has dots between their names.
+#[track_caller]
+pub fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
+    let mut body = body.clone();
+    for (path, value) in changes {
+        let Some(field) = body.pointer_mut(&pointer(path)) else {
+            panic!("there is no field {path} to change");
+        };
+        *field = value.clone();
+    }
+    body
+}
+
+/// Returns the body with these fields added, none of which it has.
+#[track_caller]
+pub fn with_added(body: &Value, fields: &[(&str, Value)]) -> Value {
+    let mut body = body.clone();
+    let members = body.as_object_mut().unwrap();
+    for (name, value) in fields {
+        let before = members.insert((*name).to_owned(), value.clone());
+        assert_eq!(before, None, "there is a field {name} already");
+    }
+    body
+}
+
+/// Returns the body without this field, which it has.
+#[track_caller]
+pub fn without(body: &Value, path: &str) -> Value {
+    let mut body = body.clone();
+    let pointer = pointer(path);
+    let (parent, member) = pointer.rsplit_once('/').unwrap();
+    let parent = body.pointer_mut(parent).and_then(Value::as_object_mut);
+    let removed = parent.and_then(|parent| parent.remove(member));
+    assert!(removed.is_some(), "there is no field {path} to leave out");
+    body
+}
+
+/// The JSON pointer (RFC 6901) of a path with dots.
+fn pointer(path: &str) -> String {
+    format!("/{}", path.replace('.', "/"))
+}
+
+/// Makes paths and codes comparable with those that [`Then::faults`] returns.
+pub fn faults<const N: usize>(faults: [(&str, &'static str); N]) -> Vec<(String, &'static str)> {
+    faults.map(|(path, code)| (path.to_owned(), code)).into()
 }
 
 fn json_or_null(body: &[u8]) -> Value {
@@ -633,6 +679,14 @@ pub fn actor(kind: ActorKind, subject: &str) -> Actor {
         permissions: Vec::new(),
         email: None,
         email_verified: false,
+    }
+}
+
+/// Makes an administrator of the head office without any permission, whose profile is `hq-1`.
+pub fn headquarters() -> Actor {
+    Actor {
+        actor_profile_id: Some("hq-1".into()),
+        ..actor(ActorKind::HeadquartersAdministrator, "user-hq")
     }
 }
 

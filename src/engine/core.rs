@@ -32,7 +32,8 @@ use super::role::writer_proof::OwnWriterProof;
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint, KeyDigest};
 use crate::catalogue::Row;
-use crate::domain::operation::{AnyCommand, Disposition};
+use crate::domain::erased::AnyCommand;
+use crate::domain::operation::Disposition;
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::IndexKey;
 use crate::journal::tables::Tables;
@@ -69,7 +70,7 @@ impl Default for Limits {
 
 /// A command as it enters the engine.
 pub struct CommandRequest {
-    /// Row of the operation in the catalogue; `None` for a reference fact.
+    /// Row of the operation in the catalogue; `None` for a reference fact and for the service's own reports.
     pub row: Option<&'static Row>,
     /// Sender of the command.
     pub actor: Arc<Actor>,

@@ -14,7 +14,7 @@ use super::limits::admission::{Admission, Permit};
 use super::{CommandResult, Engine};
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
-use crate::catalogue::FACTS;
+use crate::domain::fact_kinds::FACTS;
 use crate::domain::reference::fact_lines::{Incoming, Label, Line, Summary};
 use crate::domain::reference::put::FactResult;
 use crate::domain::rejection::Class;

@@ -17,7 +17,8 @@ use crate::base::hex::hex;
 use crate::base::text::EventTypePattern;
 use crate::catalogue;
 use crate::domain::event::Name;
-use crate::journal::events::{Event, EventId, Teller};
+use crate::domain::event_id::EventId;
+use crate::journal::events::{Event, EventBuilder};
 use tokio::sync::{Mutex, watch};
 
 /// Maximum bytes of the events shared in memory.
@@ -111,7 +112,7 @@ pub enum NoPage {
 /// State that the readers of the feed share.
 pub struct Feed {
     log_id: Box<str>,
-    pub(super) teller: Arc<Teller>,
+    pub(super) builder: Arc<EventBuilder>,
     /// The highest durable position.
     news: watch::Sender<u64>,
     pub(super) recent: Mutex<Recent>,
@@ -204,7 +205,7 @@ impl Feed {
     pub(super) fn new(log_id: [u8; 16]) -> Self {
         let log_id = hex(&log_id);
         Self {
-            teller: Arc::new(Teller::new(&log_id, catalogue::resource)),
+            builder: Arc::new(EventBuilder::new(&log_id, catalogue::resource)),
             log_id: log_id.into(),
             news: watch::Sender::new(0),
             recent: Mutex::default(),

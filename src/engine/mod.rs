@@ -61,10 +61,10 @@ use wal::OpenLog;
 use crate::base::actor::Actor;
 use crate::base::panics::{unless_it_panics, unless_its_future_panics};
 use crate::base::time::Timestamp;
-use crate::domain::operation::AnyCommand;
+use crate::domain::erased::AnyCommand;
+use crate::domain::event_id::EventId;
 use crate::domain::read::{Read, Representation};
 use crate::journal::counters::Marks;
-use crate::journal::events::EventId;
 use crate::journal::replay::Recovered;
 use crate::journal::tables;
 

@@ -22,10 +22,11 @@ use super::feed::{EventFilter, EventReader, NoPage};
 use super::publisher_counts::PublisherFigures;
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::RECORD_PUBLICATION;
+use crate::domain::event_id::EventId;
 use crate::domain::publication::{Publication, Published};
 use crate::domain::resource::ReadView;
 use crate::engine::role::writer_proof::CONFIRM_AGAIN;
-use crate::journal::events::{Event, EventId};
+use crate::journal::events::Event;
 
 /// Pause after the first failure; each further pause is twice as long, up to `PAUSE_MAX`.
 const PAUSE_MIN: Duration = Duration::from_millis(100);

@@ -7,8 +7,8 @@ use super::{CommandResult, Engine, Limits};
 use crate::base::actor::Actor;
 use crate::base::json::Json;
 use crate::base::time::Timestamp;
-use crate::catalogue::FACTS;
 use crate::cli::open::Replaying;
+use crate::domain::fact_kinds::FACTS;
 use crate::domain::reference::fact_lines::Incoming;
 
 /// Creates an engine with one lane and an empty log.

@@ -242,7 +242,7 @@ impl Routes {
             }
         }
         if let Some(series) = series.next() {
-            let rows = READS.iter().filter(|row| row.trail.is_some());
+            let rows = READS.iter().filter(|row| row.history.is_some());
             for row in rows.filter(|_| offer.has(false)) {
                 let place = places.entry(history_path(row)).or_default();
                 place.history = Some((series, row));
@@ -417,7 +417,7 @@ mod tests {
             assert!(found.place.methods().contains("GET, "));
             let path = history_path(row).replace(['{', '}'], "");
             let history = routes.find(&path);
-            assert_eq!(history.is_some(), row.trail.is_some(), "{}", row.path);
+            assert_eq!(history.is_some(), row.history.is_some(), "{}", row.path);
             if let Some(history) = history {
                 let asked = history.place.handler(&Method::GET).unwrap();
                 assert!(matches!(asked.1, Handler::History(of) if of.name == row.name));

@@ -10,7 +10,7 @@ use super::tables::Tables;
 use crate::base::codec::DecodeError;
 use crate::base::digest::KeyDigest;
 use crate::base::time::Timestamp;
-use crate::domain::operation::Change;
+use crate::domain::change::Change;
 use crate::domain::outbox::message::born;
 use crate::domain::registered::{Kinds, known};
 use crate::domain::resource::Source as _;

@@ -13,7 +13,7 @@ use crate::base::codec::DecodeError;
 use crate::base::time::Timestamp;
 use crate::catalogue;
 use crate::domain::event::{Changed, EventType, FACT_APPLIED, Name, PublicEvent};
-pub use crate::domain::event_id::{EventId, NoEventId};
+use crate::domain::event_id::EventId;
 use crate::domain::registered::Kinds;
 
 /// The prefix of all event types.
@@ -88,13 +88,13 @@ pub fn gap_event(log: impl fmt::Display, id: EventId, subject: &str, from: u64) 
 
 /// Builds events from the records of one log.
 #[derive(Clone, Debug)]
-pub struct Teller {
+pub struct EventBuilder {
     /// The `source` of every event: `urn:carebook:{log id}`.
     source: String,
     kinds: Kinds,
 }
 
-impl Teller {
+impl EventBuilder {
     /// Creates a builder of events for the log with this identity.
     #[must_use]
     pub fn new(log: impl fmt::Display, kinds: Kinds) -> Self {

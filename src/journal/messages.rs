@@ -16,8 +16,8 @@ use crate::domain::branch::deliveries::{BranchDeliveries, BranchDeliveriesEvent}
 use crate::domain::branch::onboarding::SideEffectKind;
 use crate::domain::operation::OutboxMessage;
 use crate::domain::outbox::message::{About, Message, MessageEvent, birth};
-use crate::domain::registered::version;
 use crate::domain::resource::Resource as _;
+use crate::domain::version::version;
 
 /// Kind of messages, and the version in which the present program stores them.
 pub(crate) const KIND_AND_VERSION: (u16, u16) = (Message::KIND.tag, version::<Message>());

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use crate::base::json::{Personal, Shape};
-use crate::catalogue::{FACTS, OPERATIONS};
+use crate::catalogue::OPERATIONS;
+use crate::domain::fact_kinds::FACTS;
 
 /// How much of a field's value a reader sees who may not see personal data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,9 +13,10 @@ use crate::base::codec::{self, Blob, DecodeError};
 use crate::base::revision::Revision;
 use crate::base::time::Timestamp;
 use crate::domain::event::{Changed, EventType, PublicEvent, PublicEvents};
-use crate::domain::registered::{AnyResource, Kinds, Registered, version};
+use crate::domain::registered::{AnyResource, Kinds, Registered};
 use crate::domain::resource::{Kind, Resource};
 use crate::domain::stored::{Older, Versioned};
+use crate::domain::version::version;
 
 const KIND: Kind = Kind {
     tag: 0x7ffe,

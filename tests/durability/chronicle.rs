@@ -21,9 +21,10 @@ use carebook::base::json::{Json, Reader};
 use carebook::base::time::Timestamp;
 use carebook::catalogue::{self, KeySource, OPERATIONS, READS, Row};
 use carebook::cli::open::Replaying;
-use carebook::domain::operation::{
-    AnyCommand, AnyDecision, Change, Context, Disposition, IdSource, Parts, RankChange,
-};
+use carebook::domain::change::{Change, RankChange};
+use carebook::domain::erased::{AnyCommand, AnyDecision};
+use carebook::domain::fact_kinds;
+use carebook::domain::operation::{Context, Disposition, IdSource, Parts};
 use carebook::domain::outbox::message::born;
 use carebook::domain::read::ReadRequest;
 use carebook::domain::reference::fact_lines::Incoming;
@@ -40,7 +41,7 @@ use serde_json::Value;
 use uuid::Uuid;
 use wal::{BoxError, Visitor};
 
-use crate::model::world::{ACTORS, Command, FACTS, WORKFLOW};
+use crate::model::world::{ACTORS, Command, FACTS, WORKFLOW, needs_token};
 use crate::support::{self, Answer};
 
 /// A point in time, on the test's own clock and on everybody's.
@@ -654,7 +655,7 @@ impl<'a> Checking<'a> {
             && sent.any(|fact| {
                 let text = fact.to_string();
                 let item = Json::parse(text.as_bytes()).unwrap();
-                let incoming = Incoming::of_item(0, &item, catalogue::FACTS, record.at);
+                let incoming = Incoming::of_item(0, &item, fact_kinds::FACTS, record.at);
                 let Ok(command) = incoming.command else {
                     return false;
                 };
@@ -864,7 +865,7 @@ impl<'a> Checking<'a> {
     /// Actors who may not act in the state at the response's position, and only those, are
     /// rejected.
     fn lifecycle(&self, told: &Told, answer: &Answer) -> Result<bool, String> {
-        let Some(who) = told.command.who.filter(|_| told.command.op != 13) else {
+        let Some(who) = told.command.who.filter(|_| needs_token(told.command.op)) else {
             return Ok(false);
         };
         let inactive = says_that_the_actor_is_gone(answer);
@@ -1083,7 +1084,7 @@ fn json_number(text: &str) -> i64 {
 }
 
 fn fact_kind(name: &str) -> Option<&'static dyn carebook::domain::reference::put::AnyFactKind> {
-    let mut kinds = catalogue::FACTS.iter().copied();
+    let mut kinds = fact_kinds::FACTS.iter().copied();
     kinds.find(|kind| kind.kind().name == name)
 }
 

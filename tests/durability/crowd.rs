@@ -249,7 +249,7 @@ impl Crowd {
         model.now = i64::try_from(wall().as_millis()).unwrap();
         *step += 1;
         let mut command = world.command(*step, model);
-        while command.who.is_none() && command.op != 13 {
+        while command.who.is_none() && world::needs_token(command.op) {
             // Without a token nothing is looked at.
             command = world.command(*step, model);
         }

@@ -12,12 +12,15 @@ use bytes::Bytes;
 
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::json::{Reader, Shape};
+use carebook::base::time::Timestamp;
 use carebook::catalogue::{OPERATIONS, READS, Row};
 use carebook::cli::runtime::on_lane;
+use carebook::domain::erased::{AnyCommand, AnyOperation};
 use carebook::domain::example::Example;
-use carebook::domain::operation::{AnyCommand, AnyOperation, Disposition, Parts};
+use carebook::domain::operation::{Disposition, Parts};
 use carebook::domain::read::{ReadRequest, Representation};
 use carebook::domain::rejection::{Declared, Rejection};
+use carebook::domain::resource::ReadView;
 use carebook::engine::checkpointer::CheckpointPolicy;
 use carebook::engine::outbox::{Delivery, OutgoingMessage, Receiver};
 use carebook::engine::{CommandResult, Engine, Mode};
@@ -117,12 +120,26 @@ impl AnyOperation for NoReplays {
         self.0.read(name, parts, at)
     }
 
+    fn read_straight(
+        &self,
+        name: &'static str,
+        path: &[(&str, &str)],
+        body: &[u8],
+        now: Timestamp,
+    ) -> Option<(Box<dyn AnyCommand>, usize)> {
+        self.0.read_straight(name, path, body, now)
+    }
+
     fn replayed(&self, _: Vec<u8>) -> Vec<u8> {
         panic!("in a replay, as it was told to")
     }
 
-    fn says(&self) -> &'static str {
-        self.0.says()
+    fn final_response(&self, first: &[u8], view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
+        self.0.final_response(first, view)
+    }
+
+    fn doc(&self) -> &'static str {
+        self.0.doc()
     }
 
     fn rejections(&self) -> &'static [Declared] {

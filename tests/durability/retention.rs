@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use carebook::cli::open::Replaying;
 use carebook::cli::runtime::on_lane;
+use carebook::domain::event_id::EventId;
 use carebook::engine::checkpointer::{CheckpointFigures, CheckpointPolicy};
 use carebook::engine::clock::{Clock, SystemClock};
 use carebook::engine::feed::EventReader;
 use carebook::engine::log_space::retention::LogRetention;
 use carebook::engine::{CommandResult, Engine, Limits};
-use carebook::journal::events::EventId;
 use wal::storage::sim::SimDisk;
 use wal::{Log, Options};
 

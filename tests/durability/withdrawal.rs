@@ -305,7 +305,7 @@ fn a_history_that_waits_for_the_disk_while_its_reader_withdraws_is_not_given() {
         };
         let told = async || {
             engine
-                .past(row, row.trail.unwrap(), &reader, &path, query)
+                .past(row, row.history.unwrap(), &reader, &path, query)
                 .await
         };
         let before = told().await;

@@ -10,8 +10,9 @@ use carebook::base::json::{Json, Reader};
 use carebook::catalogue::OPERATIONS;
 use carebook::cli::runtime::on_lane;
 use carebook::cli::serve::demo::load_samples;
+use carebook::domain::erased::{AnyCommand, AnyDecision, AnyState};
 use carebook::domain::example;
-use carebook::domain::operation::{AnyCommand, AnyDecision, AnyState, Context, Parts};
+use carebook::domain::operation::{Context, Parts};
 use carebook::domain::rejection::Rejection;
 use carebook::domain::settlement::statement::{Statement, StatementStatus};
 use carebook::engine::checkpointer::CheckpointPolicy;
@@ -21,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::{Asked, all, lifecycle, reopened, sender, workflow};
 use crate::support::command::{Around, Wrapped};
-use crate::support::good::{Good, code, row};
+use crate::support::good::{Good, code, row_named};
 use crate::support::inside::{Inside, Wanted};
 use crate::support::stage::Stage;
 use crate::support::{Answer, World, claims};
@@ -376,7 +377,7 @@ fn a_line_of_a_statement_in_arrears_is_not_acknowledged_again() {
 #[test]
 fn a_request_for_data_has_two_hundred_artifacts_and_not_one_more() {
     let stage = Stage::new();
-    let good = Good::of(row(6).unwrap(), &stage);
+    let good = Good::of(row_named("mark_artifact_ready"), &stage);
     let (mut client, token) = (stage.client(), good.token(&stage));
     for number in 0..=200 {
         let mut body = good.body.clone();
@@ -394,7 +395,7 @@ fn a_request_for_data_has_two_hundred_artifacts_and_not_one_more() {
 #[test]
 fn two_hundred_assignments_are_decided_together_and_not_one_more() {
     let stage = Stage::new();
-    let good = Good::of(row(10).unwrap(), &stage);
+    let good = Good::of(row_named("assign_caregiver"), &stage);
     let (mut client, token) = (stage.client(), good.token(&stage));
     for number in 0..=200 {
         let mut body = good.body.clone();
@@ -414,7 +415,7 @@ fn two_hundred_assignments_are_decided_together_and_not_one_more() {
 #[test]
 fn a_profile_has_a_thousand_receipts_of_consent_and_not_one_more() {
     let stage = Stage::new();
-    let good = Good::of(row(7).unwrap(), &stage);
+    let good = Good::of(row_named("update_mother_profile"), &stage);
     let (mut client, token) = (stage.client(), good.token(&stage));
     let policy = format!("many-{}", stage.number);
     let label = |number: u32| format!("2025-{number:04}");
@@ -441,7 +442,7 @@ fn a_profile_has_a_thousand_receipts_of_consent_and_not_one_more() {
 #[test]
 fn a_draft_is_confirmed_by_its_present_review_and_before_it_expires() {
     let stage = Stage::new();
-    let good = Good::of(row(18).unwrap(), &stage);
+    let good = Good::of(row_named("confirm_reservation_draft"), &stage);
     let (mut client, token) = (stage.client(), good.token(&stage));
     let mut refused = |body: &Value, status: u16, of: &str| {
         let answer = good.send(&mut client, &token, body);
@@ -482,7 +483,7 @@ fn a_draft_is_confirmed_by_its_present_review_and_before_it_expires() {
 #[test]
 fn what_is_not_owed_is_not_pre_registered() {
     let stage = Stage::new();
-    let good = Good::of(row(20).unwrap(), &stage);
+    let good = Good::of(row_named("pre_register_payment"), &stage);
     let mut body = good.body.clone();
     body["paymentId"] = json!("unknown");
     let answer = good.send(&mut stage.client(), &good.token(&stage), &body);

@@ -163,7 +163,12 @@ impl Model {
         Expected::done(201, view)
     }
 
-    pub fn accept_invitation(&mut self, command: &Command, who: &Who, answer: &Answer) -> Expected {
+    pub fn accept_manager_invitation(
+        &mut self,
+        command: &Command,
+        who: &Who,
+        answer: &Answer,
+    ) -> Expected {
         let expected = n(&command.body, "expectedOnboardingRevision");
         let Some(email) = who.verified_email() else {
             return Expected::forbidden();
@@ -240,7 +245,7 @@ impl Model {
         self.offices.insert(id.to_owned(), view);
     }
 
-    pub fn update_office(&mut self, command: &Command, who: &Who) -> Expected {
+    pub fn update_branch_office_profile(&mut self, command: &Command, who: &Who) -> Expected {
         let body = &command.body;
         let id = s(body, "branchOfficeProfileId");
         let authorized = who.kind == ActorKind::HeadquartersAdministrator
@@ -283,7 +288,12 @@ impl Model {
         Expected::done(200, view)
     }
 
-    pub fn snapshot(&mut self, command: &Command, who: &Who, answer: &Answer) -> Expected {
+    pub fn snapshot_settlement_account(
+        &mut self,
+        command: &Command,
+        who: &Who,
+        answer: &Answer,
+    ) -> Expected {
         let body = &command.body;
         let office_id = s(body, "branchOfficeProfileId");
         let authorized = match who.kind {

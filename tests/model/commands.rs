@@ -1,13 +1,21 @@
 //! What can be asked of the service, and who asks.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::sync::LazyLock;
 
 use carebook::base::actor::{Actor, ActorKind};
+use carebook::base::json::{Json, Reader};
 use carebook::base::text::MemberId;
-use carebook::catalogue::OPERATIONS;
+use carebook::base::time::Timestamp;
+use carebook::catalogue::{KeySource, OPERATIONS, Row};
+use carebook::domain::example::filled;
+use carebook::domain::operation::Parts;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::values::{n, s};
+use crate::support::good::{method, row};
 
 /// The batch of facts, in the numbers of operations; reads come after it.
 pub const FACTS: u16 = 100;
@@ -33,14 +41,56 @@ pub fn operations() -> RangeInclusive<u16> {
     1..=u16::try_from(OPERATIONS.len()).unwrap()
 }
 
+/// Whether a token is needed: of all operations, facts and reads, few do without.
+pub fn needs_token(op: u16) -> bool {
+    row(op).is_none_or(|row| row.bearer)
+}
+
 /// Whether the operation has its idempotency key in the header.
 pub fn has_header_key(op: u16) -> bool {
-    matches!(op, 2 | 3 | 4 | 7 | 14 | 18 | 20)
+    row(op).is_some_and(|row| row.key == KeySource::Header)
 }
 
 /// Whether the operation only reads, and so has no idempotency key.
 pub fn has_no_key(op: u16) -> bool {
-    matches!(op, 1 | 17)
+    row(op).is_some_and(|row| row.key == KeySource::None)
+}
+
+/// The field of the operation's body that is its idempotency key, if it has one there.
+pub fn key_member(op: u16) -> Option<&'static str> {
+    static MEMBERS: LazyLock<BTreeMap<u16, String>> = LazyLock::new(|| {
+        let members = |row: &Row| Some((row.tag, key_member_of(row)?));
+        OPERATIONS.iter().filter_map(members).collect()
+    });
+    MEMBERS.get(&op).map(String::as_str)
+}
+
+/// The field of the example's body whose value the operation takes as the key.
+fn key_member_of(row: &Row) -> Option<String> {
+    let example = row.operation.example();
+    let before = example.before_of(&uuid::Uuid::from_u128(1).to_string());
+    let params = example.path.iter().map(|text| filled(text, &before));
+    let params: Vec<String> = params.collect();
+    let path = row.parameters().zip(params.iter().map(String::as_str));
+    let path: Vec<(&str, &str)> = path.collect();
+    let body = example.body(&before);
+    let text = body.to_string();
+    let parts = Parts {
+        path: &path,
+        body: &Json::parse(text.as_bytes()).unwrap(),
+    };
+    let now = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
+    let command = row
+        .operation
+        .read(row.name, &parts, &mut Reader::new(now))
+        .unwrap_or_else(|| panic!("the example of {} has a fault", row.name));
+    let key = command.key()?;
+    let members = body.as_object()?.iter();
+    let members: Vec<_> = members.filter(|(_, value)| **value == key).collect();
+    let [(member, _)] = members[..] else {
+        panic!("the example of {} has its key in {members:?}", row.name);
+    };
+    Some(member.clone())
 }
 
 /// An actor, as a token says.
@@ -202,10 +252,10 @@ impl Command {
         Self {
             op,
             who: Some(who),
-            method: match op {
-                7 => "PATCH",
-                1..=FACTS => "POST",
-                _ => "GET",
+            method: match row(op) {
+                Some(row) => method(row),
+                None if op == FACTS => "POST",
+                None => "GET",
             },
             path: path(op, params),
             params: params.iter().map(|param| (*param).to_owned()).collect(),
@@ -220,31 +270,25 @@ impl Command {
     }
 }
 
-/// The path of the operation or read, with these parameters; `{}` stands for each that is not given.
-pub fn path(op: u16, params: &[&str]) -> String {
-    let template = match op {
-        1 => "/family-reservation-payment-authorizations",
-        2 => "/family-payment-delegations",
-        3 => "/admin/branches",
-        4 => "/family-accounts/{}/reservation-care-history-access-grants",
-        5 => "/settlement-data-room-export-requests",
-        6 => "/settlement-data-room-requests/{}/ready-artifacts",
-        7 | READ_PROFILE => "/mother/profile",
-        8 => "/settlement-branch-deposit-acknowledgements",
-        9 => "/settlement-deposit-requests",
-        10 => "/care-team-assignment-decisions/assign-from-candidate-snapshot",
-        11 => "/caregiver-payout-receipt-states/repairs",
-        12 => "/caregiver-payout-acknowledgements/branch-deposits",
-        13 => "/reservation-financial-lifecycles/{}/regional-benefit-charge-finalizations",
-        14 => "/branch/manager-invitations/accept",
-        15 => "/reservation-payment-change-adjustments/{}/mother-payments",
-        16 => "/branch-settlement-account-statement-snapshots",
-        17 => "/payment-product-plans/{}/cash-receipt-eligibility-decisions",
-        18 => "/customer-reservation-drafts/{}/confirm",
-        19 => "/branch-office-profile-updates",
-        20 => "/reservation-payment-pre-registrations",
-        21 => "/billing-engine-payment-admin-operations",
+/// The path of the operation or read, with these parameters.
+fn path(op: u16, params: &[&str]) -> String {
+    let template = row(op).map_or_else(|| path_of_read(op), |row| row.path);
+    let mut params = params.iter();
+    let parts = template.split('/').map(|part| {
+        if !part.starts_with('{') {
+            return part.to_owned();
+        }
+        let param = params.next().expect("each parameter of the path is given");
+        utf8_percent_encode(param, NON_ALPHANUMERIC).to_string()
+    });
+    parts.collect::<Vec<_>>().join("/")
+}
+
+/// The path of the batch of facts or of the read, with its parameters in braces.
+fn path_of_read(op: u16) -> &'static str {
+    match op {
         FACTS => "/reference-facts",
+        READ_PROFILE => "/mother/profile",
         READ_DELEGATION => "/family-payment-delegations/{}",
         READ_GRANT => "/reservation-care-history-access-grants/{}",
         READ_STATEMENT => "/settlement-statements/{}",
@@ -261,12 +305,7 @@ pub fn path(op: u16, params: &[&str]) -> String {
         READ_LIFECYCLE => "/reservation-financial-lifecycles/{}",
         READ_ADJUSTMENT => "/reservation-payment-change-adjustments/{}",
         other => unreachable!("tests/model/commands.rs: {other} has no path"),
-    };
-    params.iter().fold(template.to_owned(), |path, param| {
-        let param =
-            percent_encoding::utf8_percent_encode(param, percent_encoding::NON_ALPHANUMERIC);
-        path.replacen("{}", &param.to_string(), 1)
-    })
+    }
 }
 
 /// The faults of a fact that breaks its schema, of those that the world makes.

@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 
 use carebook::base::actor::ActorKind;
+use carebook::catalogue::{Invalid, KeySource};
 use serde_json::{Value, json};
 
-use super::commands::{self, ACTORS, Command, FACTS, Who, has_header_key, has_no_key};
+use super::commands::{self, ACTORS, Command, FACTS, Who, key_member, needs_token};
 use super::expected::{Answer, Expected};
-use super::state::{Access, Faults, KeyHeld, Model, facts_of, key_member, replay_of, seen};
+use super::state::{Access, Faults, KeyHeld, Model, facts_of, replay_of, seen};
 use super::values::{n, plain, s};
+use crate::support::good;
 
 impl Model {
     /// What the command has to be answered with. What only the service knows is taken from its
@@ -38,9 +40,10 @@ impl Model {
 
     fn decide(&mut self, command: &Command, answer: &Answer) -> Expected {
         let op = command.op;
+        let row = good::row(op);
         let nobody = Who::NOBODY;
         let who = match command.who {
-            _ if op == 13 => &nobody,
+            _ if !needs_token(op) => &nobody,
             Some(who) => &ACTORS[who],
             None => {
                 return Expected {
@@ -53,10 +56,9 @@ impl Model {
         let mut faults = self.faults(command);
         faults.extend(command.fault.clone());
         if !faults.is_empty() {
-            let status = if matches!(op, 3 | 7 | 13 | 14) {
-                422
-            } else {
-                400
+            let status = match row.map(|row| row.invalid) {
+                Some(Invalid::Unprocessable) => 422,
+                Some(Invalid::BadRequest) | None => 400,
             };
             return Expected {
                 faults: Some(faults),
@@ -64,7 +66,7 @@ impl Model {
                 ..Expected::refused(status, "request_invalid")
             };
         }
-        if op != 13
+        if needs_token(op)
             && let Some(actor) = self.fact("actor", who.subject)
         {
             match actor.facts["lifecycle"].as_str() {
@@ -76,52 +78,55 @@ impl Model {
         if op == FACTS {
             return self.put_facts(command, who, answer);
         }
-        if op > FACTS {
+        let Some(row) = row else {
             return self.read(command, who, answer);
-        }
-        let key = if has_no_key(op) {
-            None
-        } else if has_header_key(op) {
-            command.key.clone()
-        } else {
-            Some(s(&command.body, key_member(op)).to_owned())
+        };
+        let key = match row.key {
+            KeySource::None => None,
+            KeySource::Header | KeySource::HeaderIfSent => command.key.clone(),
+            KeySource::Body | KeySource::BodyOfAll { .. } => {
+                key_member(op).map(|member| s(&command.body, member).to_owned())
+            }
         };
         let facts = facts_of(command);
-        let scope = if op == 13 { "" } else { who.subject };
+        let scope = match row.key {
+            KeySource::BodyOfAll { .. } => "",
+            _ => who.subject,
+        };
         let key = key.map(|key| (op, scope.to_owned(), key));
         if let Some(first) = key.as_ref().and_then(|key| self.keys.get(key)) {
             if first.facts == facts {
                 return replay_of(op, first);
             }
-            return match op {
-                13 => Expected::conflict("charge_snapshot_reused"),
-                18 => self.confirm_conflict(command, "idempotency_key_reused", answer),
+            return match row.key {
+                KeySource::BodyOfAll { reused } => Expected::conflict(reused),
+                _ if op == 18 => self.confirm_conflict(command, "idempotency_key_reused", answer),
                 _ => Expected::conflict("idempotency_key_reused"),
             }
             .anywhere();
         }
         let expected = match op {
             1 => self.authorize_payment(command, who),
-            2 => self.grant_payment(command, who, answer),
+            2 => self.grant_payment_authority(command, who, answer),
             3 => self.create_branch(command, who, answer),
-            4 => self.grant_history(command, who, answer),
-            5 => self.open_request(command, who, answer),
-            6 => self.mark_ready(command, who, answer),
-            7 => self.update_profile(command, who, answer),
+            4 => self.grant_care_history_access(command, who, answer),
+            5 => self.open_data_room_request(command, who, answer),
+            6 => self.mark_artifact_ready(command, who, answer),
+            7 => self.update_mother_profile(command, who, answer),
             8 => self.acknowledge_deposit(command, who, answer),
             9 => self.request_deposit(command, who, answer),
-            10 => self.assign(command, who),
-            11 => self.repair(command, who),
-            12 => self.acknowledge_payout(command, who),
-            13 => self.finalize(command, answer),
-            14 => self.accept_invitation(command, who, answer),
-            15 => self.capture(command, who, answer),
-            16 => self.snapshot(command, who, answer),
-            17 => self.decide_receipt(command),
-            18 => self.confirm(command, who, answer),
-            19 => self.update_office(command, who),
-            20 => self.pre_register(command, who, answer),
-            21 => self.administer(command, who, answer),
+            10 => self.assign_caregiver(command, who),
+            11 => self.repair_payout_receipt(command, who),
+            12 => self.acknowledge_payout_deposit(command, who),
+            13 => self.finalize_charge(command, answer),
+            14 => self.accept_manager_invitation(command, who, answer),
+            15 => self.capture_adjustment_payment(command, who, answer),
+            16 => self.snapshot_settlement_account(command, who, answer),
+            17 => self.decide_cash_receipt_eligibility(command),
+            18 => self.confirm_reservation_draft(command, who, answer),
+            19 => self.update_branch_office_profile(command, who),
+            20 => self.pre_register_payment(command, who, answer),
+            21 => self.administer_gateway(command, who, answer),
             other => unreachable!("tests/model/decide.rs: nothing decides operation {other}"),
         };
         if expected.committed

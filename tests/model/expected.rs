@@ -1,6 +1,10 @@
 //! What the model expects of an answer, and whether an answer is that.
 
+use carebook::catalogue::ProblemShape;
 use serde_json::{Value, json};
+
+use super::commands::READ_PROFILE;
+use crate::support::good;
 
 /// An answer of the service.
 #[derive(Clone, Debug)]
@@ -148,10 +152,15 @@ impl Expected {
         if !self.codes.contains(&code) || problem["status"] != json!(self.status) {
             return Err(whole());
         }
-        let members: Vec<&str> = match op {
-            7 | super::commands::READ_PROFILE => vec!["code", "retryable", "status"],
-            14 => vec!["code", "message", "retryable", "status"],
-            _ => vec![
+        let shape = match good::row(op) {
+            Some(row) => row.problem,
+            None if op == READ_PROFILE => ProblemShape::Profile,
+            None => ProblemShape::Full,
+        };
+        let members: Vec<&str> = match shape {
+            ProblemShape::Profile => vec!["code", "retryable", "status"],
+            ProblemShape::Invitation => vec!["code", "message", "retryable", "status"],
+            ProblemShape::Full => vec![
                 "code",
                 "conflictingFieldPaths",
                 "fieldErrors",

@@ -41,7 +41,12 @@ impl Model {
         }
     }
 
-    pub fn grant_payment(&mut self, command: &Command, who: &Who, answer: &Answer) -> Expected {
+    pub fn grant_payment_authority(
+        &mut self,
+        command: &Command,
+        who: &Who,
+        answer: &Answer,
+    ) -> Expected {
         let body = &command.body;
         let mother = s(body, "motherMemberId");
         if who.kind != ActorKind::Mother || who.member != Some(mother) {
@@ -103,7 +108,12 @@ impl Model {
         Expected::done(201, view)
     }
 
-    pub fn grant_history(&mut self, command: &Command, who: &Who, answer: &Answer) -> Expected {
+    pub fn grant_care_history_access(
+        &mut self,
+        command: &Command,
+        who: &Who,
+        answer: &Answer,
+    ) -> Expected {
         let body = &command.body;
         // The token's member is who grants: a mother who is none may not.
         if who.kind != ActorKind::Mother || who.member.is_none() {

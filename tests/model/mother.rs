@@ -161,7 +161,12 @@ impl Model {
         }
     }
 
-    pub fn update_profile(&mut self, command: &Command, who: &Who, answer: &Answer) -> Expected {
+    pub fn update_mother_profile(
+        &mut self,
+        command: &Command,
+        who: &Who,
+        answer: &Answer,
+    ) -> Expected {
         let body = &command.body;
         if who.kind != ActorKind::Mother {
             return Expected::forbidden();

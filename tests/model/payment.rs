@@ -53,7 +53,7 @@ fn receipt_decision(
 }
 
 impl Model {
-    pub fn decide_receipt(&self, command: &Command) -> Expected {
+    pub fn decide_cash_receipt_eligibility(&self, command: &Command) -> Expected {
         let body = &command.body;
         let Some(plan) = self.fact("payment-product-plan", &command.params[0]) else {
             return Expected::refused(400, "product_plan_not_found").anywhere();
@@ -130,7 +130,12 @@ impl Model {
         }
     }
 
-    pub fn pre_register(&mut self, command: &Command, who: &Who, answer: &Answer) -> Expected {
+    pub fn pre_register_payment(
+        &mut self,
+        command: &Command,
+        who: &Who,
+        answer: &Answer,
+    ) -> Expected {
         let body = &command.body;
         if !matches!(
             who.kind,
@@ -318,7 +323,12 @@ impl Model {
         }
     }
 
-    pub fn administer(&mut self, command: &Command, who: &Who, answer: &Answer) -> Expected {
+    pub fn administer_gateway(
+        &mut self,
+        command: &Command,
+        who: &Who,
+        answer: &Answer,
+    ) -> Expected {
         let body = &command.body;
         let kind = matches!(
             who.kind,

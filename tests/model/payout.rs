@@ -102,7 +102,7 @@ impl Model {
         });
     }
 
-    pub fn repair(&mut self, command: &Command, who: &Who) -> Expected {
+    pub fn repair_payout_receipt(&mut self, command: &Command, who: &Who) -> Expected {
         let body = &command.body;
         if let Some(refusal) = self.payout_refusal(body, who, true) {
             return refusal;
@@ -116,7 +116,7 @@ impl Model {
         Expected::done(200, self.receipts[place].view.clone())
     }
 
-    pub fn acknowledge_payout(&mut self, command: &Command, who: &Who) -> Expected {
+    pub fn acknowledge_payout_deposit(&mut self, command: &Command, who: &Who) -> Expected {
         let body = &command.body;
         if let Some(refusal) = self.payout_refusal(body, who, false) {
             return refusal;

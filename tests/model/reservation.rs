@@ -74,7 +74,7 @@ impl Model {
         self.rosters.iter().find(|roster| roster.booking == booking)
     }
 
-    pub fn assign(&mut self, command: &Command, who: &Who) -> Expected {
+    pub fn assign_caregiver(&mut self, command: &Command, who: &Who) -> Expected {
         let body = &command.body;
         let booking_id = s(body, "reservationBookingId");
         let booking = self.booking(booking_id).filter(|booking| match who.kind {
@@ -305,7 +305,7 @@ impl Model {
         }
     }
 
-    pub fn finalize(&mut self, command: &Command, answer: &Answer) -> Expected {
+    pub fn finalize_charge(&mut self, command: &Command, answer: &Answer) -> Expected {
         let body = &command.body;
         let booking_id = &command.params[0];
         let Some(shares) = self.fact("reservation-financial-facts", booking_id) else {
@@ -427,7 +427,12 @@ impl Model {
         })
     }
 
-    pub fn capture(&mut self, command: &Command, who: &Who, answer: &Answer) -> Expected {
+    pub fn capture_adjustment_payment(
+        &mut self,
+        command: &Command,
+        who: &Who,
+        answer: &Answer,
+    ) -> Expected {
         let body = &command.body;
         if who.kind != ActorKind::Mother || s(body, "motherUserId") != who.subject {
             return Expected::forbidden();
@@ -571,7 +576,12 @@ impl Model {
         }
     }
 
-    pub fn confirm(&mut self, command: &Command, who: &Who, answer: &Answer) -> Expected {
+    pub fn confirm_reservation_draft(
+        &mut self,
+        command: &Command,
+        who: &Who,
+        answer: &Answer,
+    ) -> Expected {
         let body = &command.body;
         let draft_id = &command.params[0];
         let Some(draft) = self.fact("reservation-draft", draft_id).cloned() else {

@@ -330,7 +330,12 @@ impl Model {
         (Some((view, Some(tag))), access)
     }
 
-    pub fn open_request(&mut self, command: &Command, who: &Who, answer: &Answer) -> Expected {
+    pub fn open_data_room_request(
+        &mut self,
+        command: &Command,
+        who: &Who,
+        answer: &Answer,
+    ) -> Expected {
         let body = &command.body;
         let scope = &body["scope"];
         let authorized = match who.kind {
@@ -390,7 +395,12 @@ impl Model {
         Expected::done(201, view)
     }
 
-    pub fn mark_ready(&mut self, command: &Command, who: &Who, answer: &Answer) -> Expected {
+    pub fn mark_artifact_ready(
+        &mut self,
+        command: &Command,
+        who: &Who,
+        answer: &Answer,
+    ) -> Expected {
         let body = &command.body;
         if who.kind != ActorKind::SystemWorkflow || !who.is_body_of(body) {
             return Expected::forbidden();

@@ -2,8 +2,8 @@
 //! so on: each command gets the model's response from the current writer, and the standby holds to
 //! the byte what its writer holds.
 
+use carebook::domain::event_id::EventId;
 use carebook::engine::feed::EventReader;
-use carebook::journal::events::EventId;
 
 use super::*;
 

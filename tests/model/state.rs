@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use carebook::catalogue::Success;
 use serde_json::{Value, json};
 
-use super::commands::{Command, has_header_key};
+use super::commands::{Command, key_member};
 use super::expected::{Answer, Expected};
 use super::values::plain;
 pub use super::values::{millis, moment, n, s, texts};
+use crate::support::good;
 
 /// A current fact.
 #[derive(Clone, Debug)]
@@ -267,24 +269,14 @@ impl Faults {
     }
 }
 
-/// The field of the body that is the key.
-pub fn key_member(op: u16) -> &'static str {
-    match op {
-        13 => "finalizedChargeSnapshotId",
-        15 => "paymentId",
-        19 => "commandId",
-        _ => "idempotencyKey",
-    }
-}
-
 /// The facts of a command: its operation, its path parameters, and its body without the key, as
 /// values.
 pub fn facts_of(command: &Command) -> String {
     let mut body = plain(&command.body);
-    if !has_header_key(command.op)
+    if let Some(member) = key_member(command.op)
         && let Some(body) = body.as_object_mut()
     {
-        body.remove(key_member(command.op));
+        body.remove(member);
     }
     json!([command.op, command.params, body]).to_string()
 }
@@ -298,8 +290,8 @@ pub fn replay_of(op: u16, first: &KeyHeld) -> Expected {
     if op == 21 {
         body["replayedFromAuditId"] = body["billingAdminOperationAuditId"].clone();
     }
-    let status = match op {
-        3 | 7 | 14 => 200,
+    let status = match good::row(op).map(|row| row.success) {
+        Some(Success::CreatedOnce) => 200,
         _ => first.status,
     };
     Expected {

@@ -21,7 +21,7 @@ pub use super::commands::{
     ACTORS, Command, FACTS, HEADQUARTERS, READ_ADJUSTMENT, READ_AUDIT, READ_BRANCH,
     READ_DELEGATION, READ_FACT, READ_GRANT, READ_LIFECYCLE, READ_OFFICE, READ_ORGANIZATION,
     READ_PROFILE, READ_RECEIPT, READ_REGISTRATION, READ_REQUEST, READ_ROSTER, READ_SNAPSHOT,
-    READ_STATEMENT, WORKFLOW, has_header_key, has_no_key, operations, path,
+    READ_STATEMENT, WORKFLOW, has_header_key, has_no_key, needs_token, operations,
 };
 use super::expected::Answer;
 use super::state::{Model, millis, moment};
@@ -126,7 +126,7 @@ impl World {
         };
         self.sample
             .iter()
-            .filter(move |(command, _)| command.op == 13 || may_act(command.who))
+            .filter(move |(command, _)| !needs_token(command.op) || may_act(command.who))
             .map(|(command, answer)| (command, answer))
     }
 
@@ -402,22 +402,22 @@ impl World {
         match op {
             1 | 2 | 4 => self.family(op, model),
             3 => self.create_branch(model),
-            5 => self.open_request(),
-            6 => self.mark_ready(model),
-            7 => self.update_profile(model),
+            5 => self.open_data_room_request(),
+            6 => self.mark_artifact_ready(model),
+            7 => self.update_mother_profile(model),
             8 => self.acknowledge_deposit(model),
             9 => self.request_deposit(),
-            10 => self.assign(model),
+            10 => self.assign_caregiver(model),
             11 | 12 => self.payout(op, model),
-            13 => self.finalize(model),
-            14 => self.accept(model),
-            15 => self.capture(model),
-            16 => self.snapshot(model),
-            17 => self.receipt(),
-            18 => self.confirm(model),
-            19 => self.update_office(model),
-            20 => self.pre_register(model),
-            21 => self.administer(model),
+            13 => self.finalize_charge(model),
+            14 => self.accept_manager_invitation(model),
+            15 => self.capture_adjustment_payment(model),
+            16 => self.snapshot_settlement_account(model),
+            17 => self.decide_cash_receipt_eligibility(),
+            18 => self.confirm_reservation_draft(model),
+            19 => self.update_branch_office_profile(model),
+            20 => self.pre_register_payment(model),
+            21 => self.administer_gateway(model),
             other => unreachable!("tests/model/world.rs: nothing makes operation {other}"),
         }
     }

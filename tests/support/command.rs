@@ -5,7 +5,8 @@ use std::sync::{Arc, Barrier};
 
 use carebook::base::actor::Actor;
 use carebook::base::digest::{Digest, Fingerprint};
-use carebook::domain::operation::{AnyCommand, AnyDecision, AnyState, Context};
+use carebook::domain::erased::{AnyCommand, AnyDecision, AnyState};
+use carebook::domain::operation::Context;
 use carebook::domain::rejection::Rejection;
 use carebook::domain::resource::{IndexKey, ReadView};
 

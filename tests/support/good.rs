@@ -30,6 +30,13 @@ pub fn row(tag: u16) -> Option<&'static Row> {
     OPERATIONS.iter().find(|row| row.tag == tag)
 }
 
+/// The operation of this name.
+#[track_caller]
+pub fn row_named(name: &str) -> &'static Row {
+    let row = OPERATIONS.iter().find(|row| row.name == name);
+    row.unwrap_or_else(|| panic!("the catalogue has no operation {name}"))
+}
+
 impl Good {
     /// The operation's example on this stage; what it goes on with is carried out.
     pub fn of(row: &'static Row, stage: &Stage) -> Self {

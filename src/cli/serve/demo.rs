@@ -24,6 +24,7 @@ use crate::domain::example::actor;
 use crate::domain::operation::{Operation as _, Parts};
 use crate::domain::reference::read_fact::FACTS_WRITE;
 use crate::domain::reference::samples;
+use crate::domain::sample_actors::sample_actors;
 use crate::domain::settlement::request_deposit::RequestDeposit;
 use crate::engine::{CommandRequest, CommandResult, Engine};
 use crate::http::examples::{DemoSeed, demo_seeds};
@@ -116,11 +117,11 @@ impl Demo {
             "# the address, and a token of each kind of actor, valid for seven days:".to_owned(),
         );
         lines.push(format!("export {}='{url}'", walk::ADDRESS));
-        for actor in samples::sample_actors() {
+        for actor in sample_actors() {
             let name = walk::token_variable(actor.kind);
             lines.push(format!("export {name}='{}'", self.token(&actor)?));
         }
-        let headquarters = samples::sample_actors()
+        let headquarters = sample_actors()
             .into_iter()
             .find(|actor| actor.kind == ActorKind::HeadquartersAdministrator)
             .ok_or("the sample actors have a headquarters administrator")?;
@@ -145,7 +146,7 @@ impl Demo {
     /// # Errors
     /// When a token cannot be signed.
     pub fn actors(&self) -> Result<serde_json::Value, BoxError> {
-        let actors = samples::sample_actors().into_iter();
+        let actors = sample_actors().into_iter();
         let actors = actors.map(|actor| {
             let token = self.token(&actor)?;
             let subject = &*actor.subject;

@@ -2,18 +2,18 @@
 //! with which they settle.
 //!
 //! ```text
-//!  organization  revision n ──create──▶ n + 1
-//!  branch        (none) ──create──▶ invitation pending ──accept_invitation──▶ manager active
-//!  deliveries    (none) ──create──▶ never change; joined with the messages they name
-//!  profile       (none) ──first fact, or create──▶ revision ──update_profile, later fact──▶ …
+//!  organization  revision n ──create_branch──▶ n + 1
+//!  branch        (none) ──create_branch──▶ invitation pending ──accept_manager_invitation──▶ manager active
+//!  deliveries    (none) ──create_branch──▶ never change; joined with the messages they name
+//!  profile       (none) ──first fact, or create_branch──▶ revision ──update_branch_office_profile, later fact──▶ …
 //!  snapshot      (none) ──snapshot_settlement_account──▶ never changes
 //! ```
 
-pub mod accept_invitation;
+pub mod accept_manager_invitation;
 pub mod account_snapshot;
 pub mod body;
 pub mod business_registration;
-pub mod create;
+pub mod create_branch;
 pub mod deliveries;
 pub mod directory_message;
 pub mod office_profile;
@@ -27,4 +27,4 @@ pub mod read_organization;
 mod samples;
 pub mod snapshot_settlement_account;
 pub mod state;
-pub mod update_profile;
+pub mod update_branch_office_profile;

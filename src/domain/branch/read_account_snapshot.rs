@@ -102,11 +102,10 @@ pub(super) mod samples {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::samples::headquarters;
     use super::samples::{account, finance_operator, ready, snapshot};
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
-    use crate::domain::scenario::{actor, manager};
+    use crate::domain::scenario::{actor, headquarters, manager};
 
     const READ: &str = "read_account_snapshot";
     const PATH: &[(&str, &str)] = &[("snapshotId", "snapshot-1")];

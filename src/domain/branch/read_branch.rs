@@ -60,11 +60,11 @@ pub fn scope(request: &ReadRequest<'_>) -> Scope {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::{administrator, created, headquarters, invitee, with, with_email};
+    use super::super::samples::{administrator, created, invitee, with_email};
     use super::*;
     use crate::base::actor::ActorKind;
     use crate::domain::outbox::report::Attempt;
-    use crate::domain::scenario::{Scenario, actor, manager, revision_of};
+    use crate::domain::scenario::{Scenario, actor, headquarters, manager, revision_of, with};
 
     fn read(
         scenario: &mut Scenario,

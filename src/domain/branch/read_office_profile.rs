@@ -32,10 +32,9 @@ pub fn scope(request: &ReadRequest<'_>) -> Scope {
 mod tests {
     use serde_json::json;
 
-    use super::super::samples::headquarters;
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
-    use crate::domain::scenario::{Scenario, manager};
+    use crate::domain::scenario::{Scenario, headquarters, manager};
 
     const READ: &str = "read_branch_office_profile";
 

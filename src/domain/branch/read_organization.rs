@@ -45,10 +45,10 @@ pub fn read_organization(request: &ReadRequest<'_>) -> Result<Representation, Re
 mod tests {
     use serde_json::json;
 
-    use super::super::samples::{administrator, creation, headquarters, second_creation};
+    use super::super::samples::{administrator, creation, second_creation};
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
-    use crate::domain::scenario::{Scenario, actor};
+    use crate::domain::scenario::{Scenario, actor, headquarters};
 
     const READ: &str = "read_organization";
 

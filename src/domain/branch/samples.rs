@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::create::{self, CreateBranch};
+use super::create_branch::{self, CreateBranch};
 use super::deliveries::BranchDeliveries;
 use super::onboarding::DirectoryAnswers;
 use super::organization::Organization;
@@ -12,37 +12,13 @@ use super::state::{BRANCH_CREATE, Branch};
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Digest;
 use crate::catalogue::{OPERATIONS, Row};
+use crate::domain::erased::{AnyOperation, Erased};
 use crate::domain::example::Example;
 use crate::domain::ladder::Ladder;
-use crate::domain::operation::{Context, Decision, Erased, Operation};
+use crate::domain::operation::{Context, Decision, Operation};
 use crate::domain::rejection::{Class, Declared, Rejection};
 use crate::domain::resource::IndexKey;
-use crate::domain::scenario::{Scenario, actor};
-
-/// Sets fields of `body` to other values; a path of several fields has dots between them.
-pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
-    let mut body = body.clone();
-    for (path, value) in changes {
-        *body
-            .pointer_mut(&pointer(path))
-            .unwrap_or_else(|| panic!("{path}")) = value.clone();
-    }
-    body
-}
-
-/// Removes the field at `path` from `body`.
-pub(super) fn without(body: &Value, path: &str) -> Value {
-    let mut body = body.clone();
-    let pointer = pointer(path);
-    let (parent, member) = pointer.rsplit_once('/').unwrap();
-    let parent = body.pointer_mut(parent).unwrap().as_object_mut().unwrap();
-    parent.remove(member).unwrap_or_else(|| panic!("{path}"));
-    body
-}
-
-fn pointer(path: &str) -> String {
-    format!("/{}", path.replace('.', "/"))
-}
+use crate::domain::scenario::{Scenario, actor, with};
 
 /// Returns a refusal's class, code and conflicting fields.
 pub(super) fn summary(refusal: &Rejection) -> (Class, &'static str, Vec<&str>) {
@@ -59,13 +35,8 @@ pub(super) fn minted(number: u64) -> String {
 pub(super) fn administrator() -> Actor {
     Actor {
         permissions: vec![BRANCH_CREATE.into()],
-        ..headquarters()
+        ..actor(ActorKind::HeadquartersAdministrator, "admin-1")
     }
-}
-
-/// An administrator of the head office without any permission.
-pub(super) fn headquarters() -> Actor {
-    actor(ActorKind::HeadquartersAdministrator, "admin-1")
 }
 
 /// The actor, with an e-mail address.
@@ -137,7 +108,7 @@ pub(super) fn created_with(answers: DirectoryAnswers) -> (Scenario, Value) {
     let mut scenario = Scenario::new();
     scenario.acting(administrator());
     let row = row("create_branch");
-    let operation: &dyn crate::domain::operation::AnyOperation = match answers {
+    let operation: &dyn AnyOperation = match answers {
         DirectoryAnswers::EMBEDDED => row.operation,
         SILENT => &Erased::<Silent>::NEW,
         INVITATION_LATE => &Erased::<InvitationLate>::NEW,
@@ -188,7 +159,7 @@ macro_rules! elsewhere {
         struct $name;
 
         impl Operation for $name {
-            type Command = create::Command;
+            type Command = create_branch::Command;
             type Resource = Organization;
             type Answer = super::body::BranchBody<'static>;
             const DOC: &'static str = CreateBranch::DOC;
@@ -199,20 +170,23 @@ macro_rules! elsewhere {
                 CreateBranch::ladder()
             }
 
-            fn target(command: &create::Command, context: &Context<'_>) -> Option<Digest> {
+            fn target(command: &create_branch::Command, context: &Context<'_>) -> Option<Digest> {
                 CreateBranch::target(command, context)
             }
 
-            fn unique_keys(command: &create::Command, context: &Context<'_>) -> Vec<IndexKey> {
+            fn unique_keys(
+                command: &create_branch::Command,
+                context: &Context<'_>,
+            ) -> Vec<IndexKey> {
                 CreateBranch::unique_keys(command, context)
             }
 
             fn decide(
                 state: Option<&Organization>,
-                command: &create::Command,
+                command: &create_branch::Command,
                 context: &Context<'_>,
             ) -> Result<Decision<Organization>, Rejection> {
-                create::create(state, command, context, $answers)
+                create_branch::create(state, command, context, $answers)
             }
         }
     };

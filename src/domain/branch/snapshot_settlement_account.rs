@@ -207,9 +207,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::read_account_snapshot::samples::{account, profile, ready, snapshot};
-    use super::super::samples::{created, headquarters, with, without};
+    use super::super::samples::created;
 
-    use crate::domain::scenario::{Scenario, Then, assert_conflict};
+    use crate::domain::scenario::{Scenario, Then, assert_conflict, headquarters, with, without};
 
     const NAME: &str = "snapshot_settlement_account";
 

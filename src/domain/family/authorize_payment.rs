@@ -134,9 +134,9 @@ mod tests {
     use crate::base::revision::Revision;
     use crate::base::time::Timestamp;
     use crate::domain::family::grant::Revocation;
-    use crate::domain::family::samples::{family, mother, payer, payment, with};
+    use crate::domain::family::samples::{family, mother, payer, payment};
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, Then, member};
+    use crate::domain::scenario::{Scenario, Then, member, with};
 
     fn body() -> Value {
         json!({
@@ -188,7 +188,8 @@ mod tests {
             ("amountKrw", json!(500_001)),
             ("amountKrw", json!(i64::MAX)),
         ] {
-            let refusal = authorize(&mut service, &with(body(), name, value.clone())).refusal();
+            let refusal =
+                authorize(&mut service, &with(&body(), &[(name, value.clone())])).refusal();
             assert_eq!(refusal.class, Class::Invalid, "{name} {value}");
             assert_eq!(
                 refusal.code, "payment_grant_missing_or_out_of_scope",
@@ -205,7 +206,11 @@ mod tests {
     fn amounts_from_one_won_to_the_maximum_are_covered() {
         let (mut service, _) = granted();
         for amount in [1, 499_999, 500_000] {
-            authorize(&mut service, &with(body(), "amountKrw", json!(amount))).answered();
+            authorize(
+                &mut service,
+                &with(&body(), &[("amountKrw", json!(amount))]),
+            )
+            .answered();
         }
     }
 
@@ -245,15 +250,15 @@ mod tests {
     fn a_later_delegation_of_the_same_book_covers_when_the_first_is_over() {
         let (mut service, _) = granted();
         service.at("2026-12-01T00:00:00Z").acting(mother());
-        let next = with(payment(), "expiresAt", json!("2027-01-01T00:00:00Z"));
-        let next = with(next, "maximumAuthorizedAmountKrw", json!(7));
+        let next = with(&payment(), &[("expiresAt", json!("2027-01-01T00:00:00Z"))]);
+        let next = with(&next, &[("maximumAuthorizedAmountKrw", json!(7))]);
         let second = service
             .when("grant_payment_authority", &[], &next)
             .committed();
         service.acting(payer());
-        let then = authorize(&mut service, &with(body(), "amountKrw", json!(7)));
+        let then = authorize(&mut service, &with(&body(), &[("amountKrw", json!(7))]));
         assert_eq!(then.answered(), second);
-        let then = authorize(&mut service, &with(body(), "amountKrw", json!(8)));
+        let then = authorize(&mut service, &with(&body(), &[("amountKrw", json!(8))]));
         assert_eq!(then.code(), "payment_grant_missing_or_out_of_scope");
     }
 
@@ -261,8 +266,8 @@ mod tests {
     fn a_later_delegation_is_the_one_that_counts_when_the_clock_is_set_back() {
         let (mut service, _) = granted();
         service.at("2026-12-01T00:00:00Z").acting(mother());
-        let next = with(payment(), "expiresAt", json!("2027-01-01T00:00:00Z"));
-        let next = with(next, "maximumAuthorizedAmountKrw", json!(7));
+        let next = with(&payment(), &[("expiresAt", json!("2027-01-01T00:00:00Z"))]);
+        let next = with(&next, &[("maximumAuthorizedAmountKrw", json!(7))]);
         let second = service.when("grant_payment_authority", &[], &next);
         let second = second.committed();
         // By this clock the first delegation, which allowed more, has not expired yet.
@@ -270,9 +275,9 @@ mod tests {
         let again = service.when("grant_payment_authority", &[], &next);
         assert_eq!(again.code(), "delegation_overlap");
         service.acting(payer());
-        let then = authorize(&mut service, &with(body(), "amountKrw", json!(7)));
+        let then = authorize(&mut service, &with(&body(), &[("amountKrw", json!(7))]));
         assert_eq!(then.answered(), second);
-        let then = authorize(&mut service, &with(body(), "amountKrw", json!(8)));
+        let then = authorize(&mut service, &with(&body(), &[("amountKrw", json!(8))]));
         assert_eq!(then.code(), "payment_grant_missing_or_out_of_scope");
     }
 }

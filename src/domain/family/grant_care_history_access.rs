@@ -219,9 +219,9 @@ mod tests {
     use super::*;
     use crate::base::revision::Revision;
     use crate::domain::family::grant::Revocation;
-    use crate::domain::family::samples::{access, family, minted, mother, with};
+    use crate::domain::family::samples::{access, family, minted, mother};
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, Then, actor};
+    use crate::domain::scenario::{Scenario, Then, actor, with};
 
     fn grant_in(service: &mut Scenario, account: &str, body: &Value) -> Then {
         service.when(
@@ -289,15 +289,15 @@ mod tests {
     #[test]
     fn the_account_or_booking_of_another_mother_is_forbidden_before_conflicts() {
         let mut service = by_mother();
-        let no_scope = with(access(), "scopes", json!([]));
-        let booking = with(no_scope.clone(), "reservationBookingId", json!("booking-2"));
+        let no_scope = with(&access(), &[("scopes", json!([]))]);
+        let booking = with(&no_scope, &[("reservationBookingId", json!("booking-2"))]);
         assert_refused(
             grant(&mut service, &booking),
             Class::Forbidden,
             "permission_denied",
             &[],
         );
-        let account = with(no_scope, "granteeMemberId", json!("grandmother"));
+        let account = with(&no_scope, &[("granteeMemberId", json!("grandmother"))]);
         let then = grant_in(&mut service, "account-2", &account);
         assert_refused(then, Class::Forbidden, "permission_denied", &[]);
     }
@@ -310,14 +310,14 @@ mod tests {
             json!(["review"]),
             json!(["summary", "rating"]),
         ] {
-            let then = grant(&mut by_mother(), &with(access(), "scopes", scopes));
+            let then = grant(&mut by_mother(), &with(&access(), &[("scopes", scopes)]));
             assert_refused(then, Class::Conflict, "grant_scope_conflict", &["scopes"]);
         }
     }
 
     #[test]
     fn what_would_be_over_at_this_moment_is_a_conflict() {
-        let over = with(access(), "expiresAt", json!("2026-11-20T12:00:00Z"));
+        let over = with(&access(), &[("expiresAt", json!("2026-11-20T12:00:00Z"))]);
         let then = grant(&mut by_mother(), &over);
         assert_eq!(then.code(), "grant_expiry_conflict");
     }
@@ -325,7 +325,10 @@ mod tests {
     #[test]
     fn a_second_grant_waits_until_the_first_is_over() {
         let mut service = by_mother();
-        let brief = with(access(), "expiresAt", json!("2026-11-20T12:00:00.001Z"));
+        let brief = with(
+            &access(),
+            &[("expiresAt", json!("2026-11-20T12:00:00.001Z"))],
+        );
         grant(&mut service, &brief).committed();
         let places = ["granteeMemberId", "reservationBookingId", "scopes"];
         let then = grant(&mut service, &access());
@@ -349,7 +352,7 @@ mod tests {
         for number in 0..1_000 {
             let now = start.plus_seconds(number);
             let end = json!(now.plus_seconds(1).to_string());
-            let brief = with(access(), "expiresAt", end);
+            let brief = with(&access(), &[("expiresAt", end)]);
             let answer = grant(service.at(&now.to_string()), &brief).committed();
             costs.push(service.cost);
             if number == 0 {
@@ -374,7 +377,7 @@ mod tests {
         grant(&mut service, &access()).committed();
         grant(
             &mut service,
-            &with(access(), "granteeMemberId", json!("aunt")),
+            &with(&access(), &[("granteeMemberId", json!("aunt"))]),
         )
         .committed();
     }

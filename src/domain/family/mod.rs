@@ -1,7 +1,7 @@
 //! The rights that a mother gives to members of her family, for one reservation at a time.
 //!
 //! ```text
-//!  (none) ──grant_payment───────────▶ a payment delegation at revision 1
+//!  (none) ──grant_payment_authority────▶ a payment delegation at revision 1
 //!  (none) ──grant_care_history_access──▶ a care-history access grant at revision 1
 //!  a payment delegation ──authorize_payment──▶ the same: proving authority changes nothing
 //! ```
@@ -18,7 +18,7 @@ pub mod authorize_payment;
 pub mod care_history_authority;
 pub mod grant;
 pub mod grant_care_history_access;
-pub mod grant_payment;
+pub mod grant_payment_authority;
 pub mod payment_authority;
 pub mod read_care_history_grant;
 pub mod read_payment_delegation;

@@ -68,9 +68,3 @@ pub(super) fn access() -> Value {
         "expiresAt": "2026-12-01T09:00:00+09:00",
     })
 }
-
-/// `body` with the field `name` set to `value`.
-pub(super) fn with(mut body: Value, name: &str, value: Value) -> Value {
-    body[name] = value;
-    body
-}

@@ -5,9 +5,9 @@
 //! contacts and the ownership:
 //!
 //! ```text
-//!  (none) ──first fact──▶ profile ──update_profile──▶ profileRevision + 1, addressRevision + 1
-//!                                 ──later fact──────▶ profileRevision + 1 when it changes what
-//!                                                     it owns, nothing otherwise
+//!  (none) ──first fact──▶ profile ──update_mother_profile──▶ profileRevision + 1, addressRevision + 1
+//!                                 ──later fact─────────────▶ profileRevision + 1 when it changes what
+//!                                                            it owns, nothing otherwise
 //! ```
 //!
 //! Whether a profile is complete, and what the mother may do next, also depends on the
@@ -15,4 +15,4 @@
 
 pub mod read_profile;
 pub mod state;
-pub mod update_profile;
+pub mod update_mother_profile;

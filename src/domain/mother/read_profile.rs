@@ -9,7 +9,7 @@ use crate::domain::reference::kinds::mother_profile::owner;
 use crate::domain::rejection::Rejection;
 
 /// The history of the actor's own profile.
-pub const TRAIL: HistorySource =
+pub const HISTORY: HistorySource =
     HistorySource::of::<MotherProfile>(Numbered::ByRevision, |request| {
         let holder = request.view.holder(owner(&request.actor.subject));
         holder.into_iter().collect()

@@ -515,14 +515,7 @@ mod tests {
     use super::samples::{fact, given_profile, mother};
     use super::*;
     use crate::domain::event::{Changed, PublicEvents as _};
-    use crate::domain::scenario::{Scenario, revision_of};
-
-    /// The facts with the field at `pointer` replaced.
-    fn with(pointer: &str, value: Value) -> Value {
-        let mut facts = fact();
-        *facts.pointer_mut(pointer).unwrap() = value;
-        facts
-    }
+    use crate::domain::scenario::{Scenario, revision_of, with};
 
     fn profile(scenario: &Scenario) -> MotherProfile {
         scenario.state(&["profile-1"]).unwrap()
@@ -547,24 +540,29 @@ mod tests {
     #[test]
     fn a_later_fact_advances_the_profile_once_when_it_changes_what_it_owns() {
         for (pointer, value) in [
-            ("/accountLifecycle", json!("withdrawn")),
-            ("/email", json!("other@example.org")),
-            ("/primaryPhoneNumber", json!("+821099999999")),
-            ("/verifiedEmail", Value::Null),
-            ("/verifiedEmail/receiptId", json!("email-receipt-2")),
-            ("/verifiedPhone", Value::Null),
+            ("accountLifecycle", json!("withdrawn")),
+            ("email", json!("other@example.org")),
+            ("primaryPhoneNumber", json!("+821099999999")),
+            ("verifiedEmail", Value::Null),
+            ("verifiedEmail.receiptId", json!("email-receipt-2")),
+            ("verifiedPhone", Value::Null),
             (
-                "/verifiedPhone/verifiedAt",
+                "verifiedPhone.verifiedAt",
                 json!("2026-01-04T00:00:00.000Z"),
             ),
-            ("/ownershipState", json!("repair_required")),
-            ("/relationshipReceiptId", Value::Null),
-            ("/appliedAt", Value::Null),
+            ("ownershipState", json!("repair_required")),
+            ("relationshipReceiptId", Value::Null),
+            ("appliedAt", Value::Null),
         ] {
             let mut scenario = Scenario::new();
             given_profile(&mut scenario);
             scenario.at("2026-11-21T00:00:00Z");
-            scenario.fact("mother-profile", "profile-1", 5, with(pointer, value));
+            scenario.fact(
+                "mother-profile",
+                "profile-1",
+                5,
+                with(&fact(), &[(pointer, value)]),
+            );
             let profile = profile(&scenario);
             assert_eq!(profile.profile_revision.number(), 2, "{pointer}");
             assert_eq!(profile.address_revision.number(), 1, "{pointer}");
@@ -626,7 +624,7 @@ mod tests {
             "mother-profile",
             "profile-1",
             2,
-            with("/verifiedPhone", Value::Null),
+            with(&fact(), &[("verifiedPhone", Value::Null)]),
         );
         let (tag, read) = scenario
             .acting(mother())
@@ -688,7 +686,7 @@ mod tests {
                 .code(),
             "conflict"
         );
-        let other = with("/ownerSubject", "mother-2".into());
+        let other = with(&fact(), &[("ownerSubject", "mother-2".into())]);
         assert_eq!(
             scenario
                 .put_fact("mother-profile", "profile-1", 2, other.clone())

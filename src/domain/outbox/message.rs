@@ -10,8 +10,9 @@ use crate::base::hex::hex;
 use crate::base::json::texts_of;
 use crate::base::revision::Revision;
 use crate::base::time::Timestamp;
+use crate::domain::change::Change;
 use crate::domain::event::subject;
-use crate::domain::operation::{Change, OutboxMessage};
+use crate::domain::operation::OutboxMessage;
 use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource, event_name};
 use crate::{public_events, wire_enum};
 

@@ -14,8 +14,8 @@ mod addressed;
 pub mod list;
 pub mod message;
 pub mod report;
-pub mod retry;
-pub mod skip;
+pub mod retry_outbox_message;
+pub mod skip_outbox_message;
 
 use crate::base::actor::Actor;
 

@@ -22,16 +22,17 @@ use crate::base::revision::Revision;
 use crate::base::text::{BodyKey, BookingId, Ident, PaymentId, Text};
 use crate::base::time::Timestamp;
 use crate::base::won::Won;
+use crate::domain::erased::{AnyCommand, AnyOperation, Erased};
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{
-    AnyCommand, AnyOperation, Commit, Context, Decision, Erased, Operation, Parts, Request, to_json,
+    Commit, Context, Decision, Disposition, Operation, Parts, Request, to_json,
 };
 use crate::domain::payment_words::OperationAction;
 use crate::domain::reference::kinds::gateway_payment::GatewayPayment;
 use crate::domain::rejection::{Declared, Rejection};
-use crate::domain::resource::Resource;
+use crate::domain::resource::{ReadView, Resource};
 use crate::{json_object, module_doc, rejections};
 
 /// The permission that an administrator needs, in addition to the kind of actor.
@@ -182,7 +183,11 @@ impl AnyOperation for AdministerGateway {
         mark_replayed_from_itself(body)
     }
 
-    fn says(&self) -> &'static str {
+    fn final_response(&self, first: &[u8], view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
+        OperatePayment::final_response(first, view)
+    }
+
+    fn doc(&self) -> &'static str {
         OperatePayment::DOC
     }
 
@@ -374,12 +379,12 @@ impl Operation for SearchPayments {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::{administrator, with};
+    use super::super::samples::administrator;
     use super::*;
     use crate::domain::rejection::Class;
 
     use crate::domain::reference::kinds::gateway_payment::sample;
-    use crate::domain::scenario::{Scenario, Then, actor};
+    use crate::domain::scenario::{Scenario, Then, actor, with, with_added};
 
     const NAME: &str = "administer_gateway";
     const ON_PAYMENTS: [&str; 5] = [
@@ -459,9 +464,9 @@ mod tests {
     #[test]
     fn a_payment_is_looked_up_and_the_audit_tells_everything() {
         let mut service = service();
-        let body = with(
+        let body = with_added(
             &body("lookup_payment", 0),
-            &[("/reservationBookingId", json!("booking-1"))],
+            &[("reservationBookingId", json!("booking-1"))],
         );
         let audit = operate(&mut service, &body);
         let id = audit["billingAdminOperationAuditId"].as_str().unwrap();
@@ -567,7 +572,7 @@ mod tests {
         assert_eq!(fact["revision"], 4);
         assert_eq!(
             fact["facts"],
-            with(&sample(), &[("/virtualAccountState", json!("closed"))])
+            with(&sample(), &[("virtualAccountState", json!("closed"))])
         );
         // The system that owns the fact continues from the current revision.
         let then = service.put_fact("gateway-payment", "payment-1", 4, sample());
@@ -584,7 +589,7 @@ mod tests {
         let mut charge = |expected_revision: i64, amount: i64| {
             let body = with(
                 &body("record_chargeback", expected_revision),
-                &[("/amountKrw", json!(amount))],
+                &[("amountKrw", json!(amount))],
             );
             let audit = operate(&mut service, &body);
             assert_eq!(audit["amountKrw"], amount);
@@ -626,7 +631,7 @@ mod tests {
     fn a_chargeback_above_the_amount_is_a_failure_of_its_own() {
         let body = with(
             &body("record_chargeback", 0),
-            &[("/amountKrw", json!(330_001))],
+            &[("amountKrw", json!(330_001))],
         );
         let audit = operate(&mut service(), &body);
         assert_eq!(
@@ -648,7 +653,7 @@ mod tests {
         service.fact("gateway-payment", "payment-2", 1, sample());
         let two = evidence(&mut service, &body("search_payments", 2));
         assert_ne!(one, two);
-        let gone = with(&sample(), &[("/searchKeys", json!([]))]);
+        let gone = with(&sample(), &[("searchKeys", json!([]))]);
         service.fact("gateway-payment", "payment-2", 2, gone);
         assert_eq!(one, evidence(&mut service, &body("search_payments", 3)));
         let searched: SearchSubject = service.state(&["order-1"]).unwrap();
@@ -657,7 +662,7 @@ mod tests {
         // Another key is another subject; a search without results is no failure.
         let other = with(
             &body("search_payments", 0),
-            &[("/searchKey", json!("no-such"))],
+            &[("searchKey", json!("no-such"))],
         );
         assert_ne!(evidence(&mut service, &other), one);
     }
@@ -665,9 +670,9 @@ mod tests {
     #[test]
     fn a_search_with_a_payment_is_still_on_its_key_and_a_payment_with_a_key_on_the_payment() {
         let mut service = service();
-        let search = with(
+        let search = with_added(
             &body("search_payments", 0),
-            &[("/paymentId", json!("no-such")), ("/amountKrw", json!(5))],
+            &[("paymentId", json!("no-such")), ("amountKrw", json!(5))],
         );
         let audit = operate(&mut service, &search);
         assert_eq!(outcome(&audit), OK);
@@ -675,9 +680,9 @@ mod tests {
         assert_eq!(audit["searchKey"], "order-1");
         assert_eq!(audit["amountKrw"], 5);
         assert_eq!(service.state::<PaymentSubject>(&["no-such"]), None);
-        let look = with(
+        let look = with_added(
             &body("lookup_payment", 0),
-            &[("/searchKey", json!("order-1"))],
+            &[("searchKey", json!("order-1"))],
         );
         assert_eq!(operate(&mut service, &look)["searchKey"], "order-1");
         let searched: SearchSubject = service.state(&["order-1"]).unwrap();
@@ -730,7 +735,7 @@ mod tests {
         {
             let mut absent = body(action, 0);
             absent.as_object_mut().unwrap().remove(member).unwrap();
-            let null = with(&absent, &[(&format!("/{member}"), Value::Null)]);
+            let null = with_added(&absent, &[(member, Value::Null)]);
             for body in [absent, null] {
                 assert_eq!(ask(&body).faults(), at(&[(member, "required")]), "{action}");
             }

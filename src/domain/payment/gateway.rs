@@ -287,11 +287,11 @@ fn answer(
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::with;
     use super::*;
     use crate::base::json::{FromJson, Json, Reader, VALUES_MAX};
     use crate::base::time::Timestamp;
     use crate::domain::reference::kinds::gateway_payment::sample;
+    use crate::domain::scenario::with;
 
     fn payment(changes: &[(&str, Value)]) -> GatewayPayment {
         let text = with(&sample(), changes).to_string();
@@ -369,8 +369,8 @@ mod tests {
             ("bank", Value::Null, false),
         ] {
             let payment = payment(&[
-                ("/method", json!(method)),
-                ("/virtualAccountState", state.clone()),
+                ("method", json!(method)),
+                ("virtualAccountState", state.clone()),
             ]);
             let answer = operate(&payment, PaymentOrder::CloseVirtualAccount);
             let expected = if closes {
@@ -398,8 +398,8 @@ mod tests {
             (i64::MAX, 1, i64::MAX, false),
         ] {
             let mut payment = payment(&[
-                ("/amountKrw", json!(paid)),
-                ("/chargedBackKrw", json!(before)),
+                ("amountKrw", json!(paid)),
+                ("chargedBackKrw", json!(before)),
             ]);
             let answer = operate(&payment, PaymentOrder::RecordChargeback(Won::new(amount)));
             let expected = if goes {
@@ -433,10 +433,10 @@ mod tests {
     fn the_members_of_the_evidence_stand_in_the_order_of_their_names() {
         let state = "a\"b\\c/\u{1}\u{7f}\u{2028}\u{1f600}é\n";
         let payment = payment(&[
-            ("/refundState", json!(state)),
-            ("/amountKrw", json!(i64::MAX)),
-            ("/virtualAccountState", Value::Null),
-            ("/searchKeys", json!([])),
+            ("refundState", json!(state)),
+            ("amountKrw", json!(i64::MAX)),
+            ("virtualAccountState", Value::Null),
+            ("searchKeys", json!([])),
         ]);
         let held = HeldPayment {
             payment_id: "payment-2",
@@ -471,7 +471,7 @@ mod tests {
     #[test]
     fn other_answers_have_other_evidence_and_the_same_the_same() {
         let one = payment(&[]);
-        let other = payment(&[("/refundState", json!("done"))]);
+        let other = payment(&[("refundState", json!("done"))]);
         let look = |payment: &GatewayPayment| operate(payment, PaymentOrder::LookUp).evidence;
         assert_eq!(look(&one), look(&one));
         assert_ne!(look(&one), look(&other));

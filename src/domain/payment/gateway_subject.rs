@@ -249,11 +249,10 @@ public_events! {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::with;
     use super::*;
     use crate::domain::event::{Changed, PublicEvents as _};
     use crate::domain::reference::kinds::gateway_payment::sample;
-    use crate::domain::scenario::Scenario;
+    use crate::domain::scenario::{Scenario, with};
 
     fn operated(state: Option<PaymentSubject>, change: Option<GatewayChange>) -> PaymentSubject {
         let event = PaymentSubjectEvent::Operated(Box::new(PaymentOperated {
@@ -278,7 +277,7 @@ mod tests {
         let put = |service: &mut Scenario, revision, facts| {
             service.put_fact("gateway-payment", "payment-1", revision, facts)
         };
-        let other = with(&sample(), &[("/amountKrw", json!(1))]);
+        let other = with(&sample(), &[("amountKrw", json!(1))]);
         assert_eq!(
             put(&mut service, 3, sample()).answered(),
             Value::from("unchanged")

@@ -20,11 +20,11 @@
 pub mod admin_audit;
 pub mod administer_gateway;
 pub mod authority;
-pub mod decide_cash_receipt;
+pub mod decide_cash_receipt_eligibility;
 pub mod gateway;
 pub mod gateway_subject;
 pub mod obligation;
-pub mod pre_register;
+pub mod pre_register_payment;
 pub mod read_admin_audit;
 pub mod read_pre_registration;
 #[cfg(test)]

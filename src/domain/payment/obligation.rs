@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::decide_cash_receipt::Eligibility;
+use super::decide_cash_receipt_eligibility::Eligibility;
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, BranchProfileId, FamilyAccountId, Ident, MemberId};
 use crate::base::time::Timestamp;
@@ -500,11 +500,11 @@ response_body! {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::{PAYMENT, mother, obligation, pre_register, service, with};
+    use super::super::samples::{PAYMENT, mother, obligation, pre_register, service};
     use super::*;
     use crate::base::json::{FromJson, Json, Reader};
     use crate::domain::event::{Changed, PublicEvents as _};
-    use crate::domain::scenario::Scenario;
+    use crate::domain::scenario::{Scenario, with};
 
     fn state(service: &Scenario) -> Obligation {
         service.state(&[PAYMENT]).unwrap()
@@ -589,7 +589,7 @@ mod tests {
         let mut service = service();
         let same = service.put_fact("payment-obligation", PAYMENT, 1, obligation());
         assert_eq!(same.answered(), Value::from("unchanged"));
-        let other = with(&obligation(), &[("/amountKrw", json!(1))]);
+        let other = with(&obligation(), &[("amountKrw", json!(1))]);
         let conflict = service.put_fact("payment-obligation", PAYMENT, 1, other.clone());
         assert_eq!(conflict.code(), "conflict");
         service.fact("payment-obligation", PAYMENT, 5, other);
@@ -613,7 +613,7 @@ mod tests {
             },
             before
         );
-        let paid = with(&obligation(), &[("/state", json!("paid"))]);
+        let paid = with(&obligation(), &[("state", json!("paid"))]);
         service.fact("payment-obligation", PAYMENT, 2, paid);
         let later = state(&service);
         assert_eq!(later.fact_revision.number(), 2);

@@ -68,11 +68,11 @@ mod tests {
 
     use super::super::samples::{
         PAYMENT, branch_operator, delegate, father, headquarters_operator, mother, obligation,
-        pre_register, service, with,
+        pre_register, service,
     };
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
-    use crate::domain::scenario::{Scenario, actor, manager, member};
+    use crate::domain::scenario::{Scenario, actor, manager, member, with};
 
     fn read(service: &mut Scenario, reader: Actor) -> Result<(String, Value), Rejection> {
         service
@@ -164,7 +164,7 @@ mod tests {
         let (mut service, answer) = registered();
         let later = with(
             &obligation(),
-            &[("/state", json!("paid")), ("/amountKrw", json!(1))],
+            &[("state", json!("paid")), ("amountKrw", json!(1))],
         );
         service.fact("payment-obligation", PAYMENT, 2, later);
         let (_, found) = read(&mut service, mother()).unwrap();

@@ -83,16 +83,6 @@ pub(crate) fn pre_register(service: &mut Scenario) -> Then {
     service.when("pre_register_payment", &[], &body())
 }
 
-/// Returns `value` with the fields at these places set.
-pub(crate) fn with(value: &Value, changes: &[(&str, Value)]) -> Value {
-    let mut value = value.clone();
-    for (place, change) in changes {
-        let (parent, name) = place.rsplit_once('/').unwrap();
-        value.pointer_mut(parent).unwrap()[name] = change.clone();
-    }
-    value
-}
-
 /// The mother who owes.
 pub(crate) fn mother() -> Actor {
     member(ActorKind::Mother, "mother-1", "member-1")

@@ -47,11 +47,11 @@ pub fn scope(request: &ReadRequest<'_>) -> Scope {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::{deposit, headquarters, repair, service, with};
+    use super::super::samples::{deposit, repair, service};
     use super::*;
     use crate::base::actor::ActorKind;
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, actor, manager};
+    use crate::domain::scenario::{Scenario, actor, headquarters, manager, with};
 
     const PATH: [(&str, &str); 3] = [
         ("reservationBookingId", "booking-1"),

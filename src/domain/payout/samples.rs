@@ -4,12 +4,11 @@
 
 use serde_json::{Value, json};
 
-use crate::base::actor::{Actor, ActorKind};
 use crate::domain::ladder::Case;
 use crate::domain::reference::Fact;
 use crate::domain::reference::kinds::payout_instruction::PayoutInstructionFact;
 use crate::domain::reference::kinds::reservation_booking::{BookingState, ReservationBooking};
-use crate::domain::scenario::{Scenario, actor, manager};
+use crate::domain::scenario::{Scenario, manager};
 
 /// The facts of a booking of `branch-1` in this state.
 pub(super) fn booking(state: &str) -> Value {
@@ -42,14 +41,6 @@ pub(super) fn service() -> Scenario {
     scenario
 }
 
-/// An administrator of the head office, whose profile is not the subject.
-pub(super) fn headquarters() -> Actor {
-    Actor {
-        actor_profile_id: Some("hq-1".into()),
-        ..actor(ActorKind::HeadquartersAdministrator, "user-hq")
-    }
-}
-
 /// Returns the body of a repair before any other command.
 pub(super) fn repair() -> Value {
     json!({
@@ -80,22 +71,6 @@ pub(super) fn deposit() -> Value {
         "memo": "Counted twice.",
         "reason": "As agreed.",
     })
-}
-
-/// `body` with fields set to other values.
-pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
-    let mut body = body.clone();
-    for (member, value) in changes {
-        *body.get_mut(*member).unwrap() = value.clone();
-    }
-    body
-}
-
-/// Makes paths and codes comparable with those that a scenario returns.
-pub(super) fn faults<const N: usize>(
-    faults: [(&str, &'static str); N],
-) -> Vec<(String, &'static str)> {
-    faults.map(|(path, code)| (path.to_owned(), code)).into()
 }
 
 /// Cancels the booking of the examples.

@@ -9,7 +9,7 @@ use super::put::{AnyFactKind, FactResult, read_fact};
 use crate::base::json::{Fault, FaultCode, FromJson, Json, Reader, Shape, field};
 use crate::base::text::Ident;
 use crate::base::time::Timestamp;
-use crate::domain::operation::AnyCommand;
+use crate::domain::erased::AnyCommand;
 use crate::domain::rejection::Rejection;
 
 /// Maximum length of a line, in bytes and without its end: the same as that of the body of any
@@ -367,7 +367,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::catalogue;
+    use crate::domain::fact_kinds::FACTS;
 
     #[test]
     fn the_schema_says_how_many_problems_are_told() {
@@ -529,7 +529,7 @@ mod tests {
 
     fn read(text: &[u8]) -> Incoming {
         let line = Line::new(7, text);
-        Incoming::of_line(&line, catalogue::FACTS, Timestamp::default())
+        Incoming::of_line(&line, FACTS, Timestamp::default())
     }
 
     #[test]

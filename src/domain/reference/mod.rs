@@ -2,7 +2,7 @@
 //!
 //! Each kind has a schema in a file of its own in [`kinds`], and a row in [`FACTS`].
 //!
-//! [`FACTS`]: crate::catalogue::FACTS
+//! [`FACTS`]: crate::domain::fact_kinds::FACTS
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -4,8 +4,6 @@
 
 use serde::Deserialize;
 
-pub use crate::domain::sample_actors::sample_actors;
-
 /// The samples, one fact a line. The first fact of each kind has the most fields.
 pub const NDJSON: &str = include_str!("samples.ndjson");
 
@@ -43,8 +41,8 @@ mod tests {
 
     use super::*;
     use crate::base::actor::ActorKind;
-
-    use crate::catalogue;
+    use crate::domain::fact_kinds::FACTS;
+    use crate::domain::sample_actors::sample_actors;
 
     /// Every kind of fact that other systems send.
     const KINDS: [&str; 19] = [
@@ -83,7 +81,7 @@ mod tests {
             .collect();
         assert_eq!(found, KINDS.map(str::to_owned).into());
         assert_eq!(template().len(), KINDS.len());
-        for known in catalogue::FACTS {
+        for known in FACTS {
             assert!(KINDS.contains(&known.kind().name), "{}", known.kind().name);
         }
     }

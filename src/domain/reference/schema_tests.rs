@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::put::read_fact;
 use crate::base::json::{Json, Reader};
 use crate::base::time::Timestamp;
-use crate::catalogue;
+use crate::domain::fact_kinds::FACTS;
 
 /// Returns the first sample of a kind.
 fn sample(kind: &str) -> Value {
@@ -21,7 +21,7 @@ fn faults(fact: &Value) -> Vec<(String, &'static str)> {
     let text = fact.to_string();
     let json = Json::parse(text.as_bytes()).unwrap();
     let mut at = Reader::new(Timestamp::default());
-    let envelope = read_fact(&json, catalogue::FACTS, &mut at);
+    let envelope = read_fact(&json, FACTS, &mut at);
     assert_eq!(envelope.command.is_some(), at.is_clean(), "{text}");
     at.into_faults()
         .into_iter()

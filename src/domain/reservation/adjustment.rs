@@ -15,12 +15,13 @@ use crate::base::time::Timestamp;
 use crate::base::won::Won;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::outbox::message::{Message, by_reference};
+use crate::domain::rank::Rank;
 use crate::domain::reference::kinds::payment_change_adjustment::{
     AdjustmentPreRegistration, PaymentChangeAdjustmentFact, RequestedAdjustmentStatus,
     adjustments_of,
 };
 use crate::domain::reference::{FactHolder, FactKind};
-use crate::domain::resource::{Index, IndexKey, Kind, Rank, ReadView, Resource};
+use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource};
 use crate::domain::response_body::response_body;
 use crate::domain::stored::Older;
 use crate::{public_events, wire_enum};
@@ -415,15 +416,6 @@ pub(crate) mod samples {
         })
     }
 
-    /// Returns `body` with fields set to these values.
-    pub(crate) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
-        let mut body = body.clone();
-        for (member, value) in changes {
-            body[*member] = value.clone();
-        }
-        body
-    }
-
     /// Makes a service with the booking and its adjustment `adjustment-1`; the mother acts.
     pub(crate) fn service() -> Scenario {
         let mut scenario = Scenario::new();
@@ -448,11 +440,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::adjustment_event::PaymentCaptured;
-    use super::samples::{adjustment, pay, payment, service, with};
+    use super::samples::{adjustment, pay, payment, service};
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
     use crate::domain::event::{Changed, PublicEvents as _};
-    use crate::domain::scenario::{Scenario, Then, actor};
+    use crate::domain::scenario::{Scenario, Then, actor, with};
 
     const KIND: &str = "payment-change-adjustment";
 

@@ -346,13 +346,11 @@ mod tests {
     use rand::{Rng, SeedableRng};
     use serde_json::json;
 
-    use super::super::samples::{
-        assign, assigning, assignment, booking, replacing, snapshot, with,
-    };
+    use super::super::samples::{assign, assigning, assignment, booking, replacing, snapshot};
     use super::*;
     use crate::base::actor::ActorKind;
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, Then, actor, assert_conflict, manager};
+    use crate::domain::scenario::{Scenario, Then, actor, assert_conflict, manager, with};
 
     fn revision(service: &Scenario) -> i64 {
         let roster: Option<CareTeamRoster> = service.state(&["booking-1"]);

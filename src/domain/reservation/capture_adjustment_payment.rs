@@ -274,9 +274,7 @@ impl Operation for CaptureAdjustmentPayment {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::adjustment::samples::{
-        PATH, adjustment, mother, pay, payment, service, with,
-    };
+    use super::super::adjustment::samples::{PATH, adjustment, mother, pay, payment, service};
     use super::*;
     use crate::base::digest::Fingerprint;
     use crate::base::json::Json;
@@ -285,7 +283,7 @@ mod tests {
 
     use crate::domain::operation::IdSource;
     use crate::domain::operation::{Parts, Request};
-    use crate::domain::scenario::{Scenario, Then, member};
+    use crate::domain::scenario::{Scenario, Then, member, with};
 
     const NAME: &str = "capture_adjustment_payment";
     const KIND: &str = "payment-change-adjustment";

@@ -492,15 +492,6 @@ pub(crate) mod samples {
         "serviceCalendarImpactFactIds",
     ];
 
-    /// Returns `body` with fields set to these values.
-    pub(crate) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
-        let mut body = body.clone();
-        for (member, value) in changes {
-            body[*member] = value.clone();
-        }
-        body
-    }
-
     /// Finalizes the booking's charge as an actor without a token.
     pub(crate) fn finalize(scenario: &mut Scenario, body: &Value) -> Then {
         scenario
@@ -515,11 +506,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::ledger::{Account, Side};
-    use super::samples::{charge, finalize, plain, service, with};
+    use super::samples::{charge, finalize, plain, service};
     use super::*;
     use crate::domain::rejection::Class;
 
-    use crate::domain::scenario::{Scenario, Then};
+    use crate::domain::scenario::{Scenario, Then, faults, with, with_added};
 
     const NAME: &str = "finalize_charge";
 
@@ -529,10 +520,6 @@ mod tests {
 
     fn lifecycle(scenario: &Scenario) -> FinancialLifecycle {
         scenario.state(&["booking-1"]).unwrap()
-    }
-
-    fn faults<const N: usize>(faults: [(&str, &'static str); N]) -> Vec<(String, &'static str)> {
-        faults.map(|(path, code)| (path.to_owned(), code)).into()
     }
 
     #[test]
@@ -875,9 +862,10 @@ mod tests {
                 ("serviceAddressLevel1", json!("x")),
                 ("servicePriceKrw", json!(0)),
                 ("ownPriceKrw", json!(0)),
-                ("couponDiscountAmountKrw", json!(i64::MAX - 10)),
             ],
         );
+        let coupon = ("couponDiscountAmountKrw", json!(i64::MAX - 10));
+        let large = with_added(&large, &[coupon]);
         let code = service.when(NAME, &elsewhere, &large).code();
         assert_eq!(code, "reservation_facts_not_found");
         let refusal = finalize(&mut service, &large).refusal();
@@ -897,11 +885,10 @@ mod tests {
     #[test]
     fn a_sum_outside_64_bits_is_a_fault_of_the_body_whatever_else_is_wrong_with_it() {
         let edge = |fee: i64| {
-            with(
-                &plain(),
+            let free = [("servicePriceKrw", json!(0)), ("ownPriceKrw", json!(0))];
+            with_added(
+                &with(&plain(), &free),
                 &[
-                    ("servicePriceKrw", json!(0)),
-                    ("ownPriceKrw", json!(0)),
                     ("amountByComponentCode", json!({"a": i64::MAX - 5, "b": 2})),
                     ("voucherInhomeUserFeeChangeAmountKrw", json!(fee)),
                 ],
@@ -914,9 +901,8 @@ mod tests {
         let then = service().when(NAME, &unknown, &edge(4));
         assert_eq!(then.faults(), faults([("", "out_of_range")]));
         let more = with(
-            &edge(4),
+            &with_added(&edge(4), &[("branchId", json!("x"))]),
             &[
-                ("branchId", json!("x")),
                 ("quotedOn", json!("2026-11-20")),
                 ("ownPriceKrw", json!(1)),
                 (
@@ -936,7 +922,7 @@ mod tests {
             ])
         );
         // A sum with an unreadable amount is not checked.
-        let unreadable = with(&edge(4), &[("couponDiscountAmountKrw", json!(-1))]);
+        let unreadable = with_added(&edge(4), &[("couponDiscountAmountKrw", json!(-1))]);
         assert_eq!(
             ask(&unreadable).faults(),
             faults([("couponDiscountAmountKrw", "out_of_range")])

@@ -5,9 +5,9 @@
 //!
 //! ```text
 //!  (none) ──first fact──▶ draft ──later fact──▶ draft
-//!                               ──confirm_draft──▶ confirmed draft, revision + 1
-//!                                                  + a booking (none for a consultation)
-//!                                                  + a payment obligation
+//!                               ──confirm_reservation_draft──▶ confirmed draft, revision + 1
+//!                                                              + a booking (none for a consultation)
+//!                                                              + a payment obligation
 //!  confirmed draft ──later fact──▶ the same confirmation beside the later fact
 //! ```
 //!
@@ -28,7 +28,7 @@ pub mod adjustment_event;
 mod adjustment_version_1;
 pub mod assign_caregiver;
 pub mod capture_adjustment_payment;
-pub mod confirm_draft;
+pub mod confirm_reservation_draft;
 pub mod draft;
 pub mod finalize_charge;
 pub mod ledger;

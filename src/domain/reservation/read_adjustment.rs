@@ -15,7 +15,7 @@ use crate::domain::resource::Resource;
 
 /// The history of this read: the commits of all adjustments of the booking, each while its
 /// adjustment was the latest.
-pub const TRAIL: HistorySource = HistorySource::of_latest::<PaymentChangeAdjustment>(|request| {
+pub const HISTORY: HistorySource = HistorySource::of_latest::<PaymentChangeAdjustment>(|request| {
     let booking = BookingId::from_trusted(request.param("reservationBookingId"));
     request.view.ranked(adjustments_of(&booking))
 });
@@ -79,14 +79,12 @@ pub fn scope(request: &ReadRequest<'_>) -> Scope {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::adjustment::samples::{
-        PATH, adjustment, mother, pay, payment, service, with,
-    };
+    use super::super::adjustment::samples::{PATH, adjustment, mother, pay, payment, service};
     use super::*;
     use crate::base::actor::Actor;
     use crate::domain::outbox::report::Attempt;
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, actor, manager, member};
+    use crate::domain::scenario::{Scenario, actor, manager, member, with, with_added};
 
     fn read(scenario: &Scenario) -> Result<(String, Value), Rejection> {
         scenario.read("read_payment_change_adjustment", &PATH)
@@ -121,8 +119,9 @@ mod tests {
         let service = service();
         let (_, body) = read(&service).unwrap();
         // The facts that came in, with their times in one form, and null for what is not there yet.
-        let mut expected = with(
-            &adjustment(),
+        let asked = ("requestedAt", json!("2026-11-18T00:00:00.000Z"));
+        let mut expected = with_added(
+            &with(&adjustment(), &[asked]),
             &[
                 ("paymentChangeAdjustmentId", json!("adjustment-1")),
                 ("paymentReceipt", Value::Null),
@@ -130,7 +129,6 @@ mod tests {
                 ("settlementContinuationWorkflowRequestId", Value::Null),
                 ("settlementContinuationReason", Value::Null),
                 ("settlementContinuationRecordedAt", Value::Null),
-                ("requestedAt", json!("2026-11-18T00:00:00.000Z")),
                 ("completedAt", Value::Null),
                 ("updatedAt", json!("2026-11-19T00:00:00.000Z")),
             ],

@@ -71,10 +71,10 @@ pub fn scope(request: &ReadRequest<'_>) -> Scope {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::finalize_charge::samples::{PATH, charge, finalize, service, with};
+    use super::super::finalize_charge::samples::{PATH, charge, finalize, service};
     use super::*;
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, actor, manager, member};
+    use crate::domain::scenario::{Scenario, headquarters, manager, member, with};
 
     fn booking() -> Value {
         json!({
@@ -87,10 +87,6 @@ mod tests {
 
     fn read(scenario: &Scenario) -> Result<(String, Value), Rejection> {
         scenario.read("read_financial_lifecycle", &PATH)
-    }
-
-    fn headquarters() -> Actor {
-        actor(ActorKind::HeadquartersAdministrator, "hq")
     }
 
     #[test]

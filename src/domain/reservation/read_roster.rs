@@ -50,20 +50,16 @@ pub fn scope(request: &ReadRequest<'_>) -> Scope {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::{assign, assigning, assignment, booking, with};
+    use super::super::samples::{assign, assigning, assignment, booking};
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, actor, manager, member};
+    use crate::domain::scenario::{Scenario, actor, headquarters, manager, member, with};
 
     fn read(service: &mut Scenario, reader: Actor, id: &str) -> Result<(String, Value), Rejection> {
         service
             .acting(reader)
             .read("read_care_team_roster", &[("reservationBookingId", id)])
-    }
-
-    fn headquarters() -> Actor {
-        actor(ActorKind::HeadquartersAdministrator, "hq")
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::domain::scenario::{Scenario, Then, manager};
+use crate::domain::scenario::{Scenario, Then, manager, with_added};
 
 /// The name of the operation.
 pub(super) const ASSIGN: &str = "assign_caregiver";
@@ -82,19 +82,10 @@ pub(super) fn replacing(
     expected_roster_revision: i64,
     replaced: &str,
 ) -> Value {
-    with(
+    with_added(
         &assignment(number, slot, expected_roster_revision),
         &[("replacementOfAssignmentKey", json!(replaced))],
     )
-}
-
-/// Sets fields of `body`.
-pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
-    let mut body = body.clone();
-    for (member, value) in changes {
-        body[*member] = value.clone();
-    }
-    body
 }
 
 /// Requests the assignment.

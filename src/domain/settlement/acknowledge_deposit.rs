@@ -374,11 +374,11 @@ fn stands(statement: &Statement, line: &LineAcknowledgement) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::{faults, opened, with, with_profile, without};
+    use super::super::samples::{opened, with_profile};
     use super::*;
     use crate::base::revision::Revision;
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, Then, manager};
+    use crate::domain::scenario::{Scenario, Then, faults, manager, with, without};
 
     const NAME: &str = "acknowledge_deposit";
     const HANDOFF: &str = "inter_office_service_handoff";

@@ -194,14 +194,13 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::samples::{
-        DATA_ROOM_ID, data_room_request, opened_data_room, ready_artifact, with, with_profile,
-        workflow,
+        DATA_ROOM_ID, data_room_request, opened_data_room, ready_artifact, with_profile, workflow,
     };
     use super::*;
     use crate::base::actor::ActorKind;
     use crate::base::codec;
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, Then, actor};
+    use crate::domain::scenario::{Scenario, Then, actor, with};
 
     const NAME: &str = "mark_artifact_ready";
     const PATH: [(&str, &str); 1] = [("settlementDataRoomRequestId", DATA_ROOM_ID)];

@@ -14,14 +14,14 @@
 //! elsewhere and reports here that they are ready:
 //!
 //! ```text
-//!  (none) ──open_data_room──▶ open ──mark_artifact_ready──▶ ready ──mark_artifact_ready──▶ ready
+//!  (none) ──open_data_room_request──▶ open ──mark_artifact_ready──▶ ready ──mark_artifact_ready──▶ ready
 //! ```
 
 pub mod acknowledge_deposit;
 pub mod body;
 pub mod data_room;
 pub mod mark_artifact_ready;
-pub mod open_data_room;
+pub mod open_data_room_request;
 pub mod read_data_room;
 pub mod read_statement;
 pub mod request_deposit;

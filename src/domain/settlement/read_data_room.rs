@@ -38,13 +38,12 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::samples::{
-        DATA_ROOM_ID, data_room_request, headquarters, opened_data_room, ready_artifact, with,
-        workflow,
+        DATA_ROOM_ID, data_room_request, opened_data_room, ready_artifact, workflow,
     };
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, actor, manager};
+    use crate::domain::scenario::{Scenario, actor, headquarters, manager, with};
 
     fn read(
         scenario: &mut Scenario,

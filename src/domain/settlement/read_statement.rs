@@ -46,11 +46,11 @@ pub fn scope(request: &ReadRequest<'_>) -> Scope {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::{acknowledgement, deposit_request, headquarters, opened, workflow};
+    use super::super::samples::{acknowledgement, deposit_request, opened, workflow};
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, actor, manager, revision_of};
+    use crate::domain::scenario::{Scenario, actor, headquarters, manager, revision_of};
 
     fn read(
         scenario: &mut Scenario,

@@ -203,12 +203,10 @@ impl Operation for RequestDeposit {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::{
-        deposit_request, faults, headquarters, with, with_profile, without, workflow,
-    };
+    use super::super::samples::{deposit_request, with_profile, workflow};
 
     use crate::base::actor::ActorKind;
-    use crate::domain::scenario::{Scenario, Then, actor};
+    use crate::domain::scenario::{Scenario, Then, actor, faults, headquarters, with, without};
 
     const NAME: &str = "request_deposit";
 

@@ -6,39 +6,7 @@ use serde_json::{Value, json};
 
 use super::statement::Statement;
 use crate::base::actor::{Actor, ActorKind};
-use crate::domain::scenario::{Scenario, actor, manager};
-
-/// Sets fields of `body` to other values; a path of several fields has dots between them.
-pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
-    let mut body = body.clone();
-    for (path, value) in changes {
-        *body
-            .pointer_mut(&pointer(path))
-            .unwrap_or_else(|| panic!("{path}")) = value.clone();
-    }
-    body
-}
-
-/// Removes the field at `path` from `body`.
-pub(super) fn without(body: &Value, path: &str) -> Value {
-    let mut body = body.clone();
-    let pointer = pointer(path);
-    let (parent, member) = pointer.rsplit_once('/').unwrap();
-    let parent = body.pointer_mut(parent).unwrap().as_object_mut().unwrap();
-    parent.remove(member).unwrap_or_else(|| panic!("{path}"));
-    body
-}
-
-fn pointer(path: &str) -> String {
-    format!("/{}", path.replace('.', "/"))
-}
-
-/// Makes paths and codes comparable with those that a scenario returns.
-pub(super) fn faults<const N: usize>(
-    faults: [(&str, &'static str); N],
-) -> Vec<(String, &'static str)> {
-    faults.map(|(path, code)| (path.to_owned(), code)).into()
-}
+use crate::domain::scenario::{Scenario, actor, manager, with};
 
 /// An actor who acts under a profile that is not the subject.
 pub(super) fn with_profile(actor: Actor, profile: &str) -> Actor {
@@ -46,14 +14,6 @@ pub(super) fn with_profile(actor: Actor, profile: &str) -> Actor {
         actor_profile_id: Some(profile.into()),
         ..actor
     }
-}
-
-/// An administrator of the head office, whose profile is `hq-1`.
-pub(super) fn headquarters() -> Actor {
-    with_profile(
-        actor(ActorKind::HeadquartersAdministrator, "user-hq"),
-        "hq-1",
-    )
 }
 
 /// Makes the workflow that acts when a scenario begins.

@@ -15,13 +15,13 @@
 
 mod addressed;
 pub mod body;
-pub mod create;
-pub mod delete;
+pub mod create_webhook_subscription;
+pub mod delete_webhook_subscription;
 pub mod deliveries;
 pub mod lists;
 pub mod read_subscription;
 pub mod record_progress;
-pub mod retry_delivery;
-pub mod rotate_secret;
+pub mod retry_webhook_delivery;
+pub mod rotate_webhook_secret;
 pub mod subscription;
-pub mod update;
+pub mod update_webhook_subscription;

@@ -8,7 +8,8 @@ use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::{EventTypePattern, ReceiverUrl};
 use crate::base::time::Timestamp;
-use crate::domain::resource::{Index, IndexKey, Kind, Rank, Resource, cannot_follow};
+use crate::domain::rank::Rank;
+use crate::domain::resource::{Index, IndexKey, Kind, Resource, cannot_follow};
 use crate::{public_events, wire_enum};
 
 /// The permission to manage webhooks.

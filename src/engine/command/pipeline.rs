@@ -13,7 +13,7 @@ use crate::base::actor::Actor;
 use crate::base::digest::Fingerprint;
 use crate::base::panics::unless_its_future_panics;
 use crate::base::time::Timestamp;
-use crate::catalogue::{self, Row};
+use crate::catalogue::Row;
 use crate::domain::fact_kinds;
 use crate::domain::operation::{Context, Disposition};
 use crate::domain::rejection::Rejection;
@@ -116,7 +116,7 @@ impl Shared {
             operation,
             may_act: None,
             request: CommandRequest {
-                row: catalogue::row(operation),
+                row: None,
                 actor: Arc::new(Actor::nobody()),
                 command: Box::new(report),
                 header_key: None,

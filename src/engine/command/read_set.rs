@@ -1,7 +1,7 @@
 //! The read set of a decision or a read, and its validation.
 
 use crate::base::digest::Digest;
-use crate::domain::operation::Change;
+use crate::domain::change::Change;
 use crate::domain::resource::{IndexKey, ReadView, Source as _};
 use crate::engine::core::Shared;
 

@@ -18,7 +18,7 @@ impl ActorMessage {
         first_key: &str,
     ) -> Attempted {
         let shared = &*self.shared;
-        let tag = self.pending.request.row.map_or(0, |row| row.tag);
+        let tag = self.pending.operation;
         let first_digest = key_digest(tag, &self.pending.scope, first_key);
         let (first, key) = match (shared.tables.key(first_digest), self.pending.key_digest) {
             (Some(first), Some(key)) => (first, key),

@@ -1,7 +1,8 @@
 //! Bases: the states of resources that a record stores as they were before its changes, see
 //! [`bases`](crate::journal::bases).
 
-use crate::domain::operation::{Change, Decided};
+use crate::domain::change::Change;
+use crate::domain::erased::Decided;
 use crate::domain::resource::{ReadView, Source as _};
 use crate::engine::core::ActorMessage;
 use crate::journal::bases::{Recording, is_due};

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use wal::Appender;
 
 use crate::domain::event::Name;
+use crate::domain::event_id::EventId;
 use crate::engine::core::Shared;
 use crate::engine::feed::{EventFilter, EventReader, Feed, NoPage, Page, Recent};
 use crate::engine::limits::fair_queue::QueueError;
-use crate::journal::events::{Event, EventId, Teller};
+use crate::journal::events::{Event, EventBuilder};
 
 /// Maximum distance from the end, in positions, of readers that share what they read.
 const NEAR: u64 = 4_096;
@@ -180,8 +181,8 @@ impl Shared {
         positions: RangeInclusive<u64>,
         wanted: Wanted,
     ) -> impl FnOnce() -> Result<Read, NoPage> + Send + 'static + use<> {
-        let (journal, teller) = (Arc::clone(&self.journal), Arc::clone(&self.feed.teller));
-        move || read(&journal, &teller, positions, &wanted)
+        let (journal, builder) = (Arc::clone(&self.journal), Arc::clone(&self.feed.builder));
+        move || read(&journal, &builder, positions, &wanted)
     }
 }
 
@@ -251,7 +252,7 @@ fn gone(first: u64) -> NoPage {
 
 fn read(
     journal: &Appender,
-    teller: &Teller,
+    builder: &EventBuilder,
     positions: RangeInclusive<u64>,
     wanted: &Wanted,
 ) -> Result<Read, NoPage> {
@@ -281,7 +282,7 @@ fn read(
             true
         };
         let events = &mut read.events;
-        let count = teller.tell(position, record.payload, &wants, &mut |event| {
+        let count = builder.tell(position, record.payload, &wants, &mut |event| {
             events.push(event)
         })?;
         if left_over.get().is_some() {

@@ -13,6 +13,7 @@ use super::handle::{Message, OutgoingEvent, SubscriptionFigures, Webhooks};
 use crate::base::text::EventTypePattern;
 use crate::base::time::Timestamp;
 use crate::domain::event::{PublicEvents as _, subject};
+use crate::domain::event_id::EventId;
 use crate::domain::resource::Resource as _;
 use crate::domain::webhook::deliveries::{Delivery, LastFailure, WebhookDeliveries};
 use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription};
@@ -22,7 +23,8 @@ use crate::engine::channel::{
 };
 use crate::engine::core::Shared;
 use crate::engine::feed::{EventFilter, EventReader, NoPage};
-use crate::journal::events::{Event, EventId, GAP_TYPE, gap_event};
+use crate::domain::event_id::EventId;
+use crate::journal::events::{Event, GAP_TYPE, gap_event};
 
 const OWN_PAGE: usize = 500;
 /// Maximum bytes of events that a channel keeps in memory; further ones are read from the log again.

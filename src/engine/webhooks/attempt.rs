@@ -8,10 +8,10 @@ use tokio::time::{Instant, sleep};
 
 use super::handle::{Delivered, Outcome, OutgoingEvent, Sender};
 use crate::base::panics::unless_its_future_panics;
+use crate::domain::event_id::EventId;
 use crate::engine::channel::schedule::Failure;
 use crate::engine::core::Shared;
 use crate::engine::role::writer_proof::CONFIRM_AGAIN;
-use crate::journal::events::EventId;
 
 /// An attempt that is about to be made.
 pub(super) struct Attempt {

@@ -32,11 +32,11 @@ use super::handle::{
 use super::tail::{Tail, next_page};
 use crate::base::time::Timestamp;
 use crate::domain::event::Name;
+use crate::domain::event_id::EventId;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::engine::channel::schedule::{Failure, RECORDED_EVERY};
 use crate::engine::channel::{Bounds, Channel, Now, Settled};
 use crate::engine::core::Shared;
-use crate::journal::events::EventId;
 
 /// A channel that is behind reads on when fewer than this are ready to be sent.
 const READY_MIN: usize = 256;

@@ -8,8 +8,9 @@ use super::active::OWN_KIND;
 use super::dispatcher::Dispatcher;
 use super::tail::Tail;
 use crate::domain::event::Name;
+use crate::domain::event_id::EventId;
 use crate::engine::feed::{NoPage, Page};
-use crate::journal::events::{Event, EventId};
+use crate::journal::events::Event;
 
 impl Dispatcher {
     /// Takes a page of events at the log's end.

@@ -12,11 +12,11 @@ use uuid::Uuid;
 
 use super::attempt_slots::AttemptSlot;
 use crate::base::time::Timestamp;
+use crate::domain::event_id::EventId;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription};
 use crate::engine::channel::schedule::Failure;
 use crate::engine::feed::{NoPage, Page};
-use crate::journal::events::EventId;
 
 /// How long a stop waits for the progress to be recorded.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);

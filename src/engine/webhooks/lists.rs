@@ -11,7 +11,7 @@ use tokio::task::yield_now;
 use crate::base::actor::Actor;
 use crate::base::panics::unless_its_future_panics;
 use crate::domain::event_id::EventId;
-use crate::domain::resource::Rank;
+use crate::domain::rank::Rank;
 use crate::domain::webhook::lists;
 use crate::domain::webhook::read_subscription::{check_authority, read_subscription};
 use crate::domain::webhook::subscription::subscriptions;

@@ -7,13 +7,14 @@ use uuid::Uuid;
 
 use super::handle::{Loaded, Outcome, Stored};
 use crate::catalogue::RECORD_WEBHOOK_PROGRESS;
+use crate::domain::event_id::EventId;
 use crate::domain::resource::{ReadView, Resource as _};
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::domain::webhook::record_progress::RecordProgress;
 use crate::domain::webhook::subscription::{WebhookSubscription, subscriptions};
 use crate::engine::core::{CommandResult, Shared};
 use crate::engine::feed::NoPage;
-use crate::journal::events::{Event, EventId};
+use crate::journal::events::Event;
 use crate::journal::past::Lost;
 
 /// How long to wait before the log is read again after it could not be read, or has not synced for seconds.

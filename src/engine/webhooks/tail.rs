@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
+use crate::domain::event_id::EventId;
 use crate::engine::core::Shared;
 use crate::engine::feed::{EventFilter, EventReader, NoPage, Page};
-use crate::journal::events::EventId;
 
 /// Number of events of a page.
 const TAIL_PAGE: usize = 1_000;

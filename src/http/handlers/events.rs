@@ -14,6 +14,7 @@ use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
 use crate::base::text::EventTypePattern;
 use crate::catalogue::Success;
+use crate::domain::event_id::EventId;
 use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
 use crate::engine::feed::{EventFilter, EventReader, NoPage, Page};
@@ -29,7 +30,6 @@ use crate::http::response::pieces::{Pieces, pieces};
 use crate::http::response::{Answer, Problems, at_position};
 use crate::http::service::Service;
 use crate::http::token::TokenVerifier;
-use crate::journal::events::EventId;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Maximum number of types that one request may name.

@@ -76,9 +76,9 @@ impl Service {
             Ok(actor) => actor,
             Err(answer) => return *answer,
         };
-        let asked = row.trail.map(|trail| {
+        let asked = row.history.map(|history| {
             let asked = history::asked_of_read(query)?;
-            Ok(asked.map(|asked| (trail, asked)))
+            Ok(asked.map(|asked| (history, asked)))
         });
         let asked = match asked.transpose() {
             Ok(asked) => asked.flatten(),
@@ -88,10 +88,10 @@ impl Service {
             return *answer;
         }
         let outgoing = self.outgoing.to(&actor.subject);
-        if let Some((trail, asked)) = asked {
+        if let Some((history, asked)) = asked {
             let found = self
                 .engine
-                .past(row, trail, &actor, parameters, asked)
+                .past(row, history, &actor, parameters, asked)
                 .await;
             return history::answer(problems, found, None, headers, outgoing);
         }
@@ -127,12 +127,12 @@ impl Service {
         if let Err(answer) = come_to_place(&self.engine, &actor, asked.place(), problems).await {
             return *answer;
         }
-        let Some(trail) = row.trail else {
+        let Some(history) = row.history else {
             return problems.rejected(&Rejection::not_found());
         };
         let found = self
             .engine
-            .past(row, trail, &actor, parameters, asked.query)
+            .past(row, history, &actor, parameters, asked.query)
             .await;
         let outgoing = self.outgoing.to(&actor.subject);
         history::answer(problems, found, Some(&asked), headers, outgoing)

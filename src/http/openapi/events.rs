@@ -7,7 +7,8 @@ use crate::base::actor::ActorKind;
 use crate::base::json::{Side, nullable};
 use crate::catalogue;
 use crate::domain::event::{EventField, EventType};
-use crate::journal::events::{EventId, GAP_TYPE, event_types};
+use crate::domain::event_id::EventId;
+use crate::journal::events::{GAP_TYPE, event_types};
 
 /// Returns the schema of an event of any type.
 pub(super) fn any(schemas: &mut Schemas) -> Value {
@@ -76,7 +77,7 @@ fn schema_of(of: &EventType, schemas: &mut Schemas) -> Value {
             "type": "object", "properties": properties, "required": required,
             "additionalProperties": false,
         });
-        object(&event_type, of.says.trim(), true, &data)
+        object(&event_type, of.description.trim(), true, &data)
     })
 }
 
@@ -126,7 +127,7 @@ pub(super) fn webhooks(schemas: &mut Schemas) -> Map<String, Value> {
         "Events between these positions were removed from the log before they were delivered.";
     schemas.named(&name_of(GAP_TYPE), |_| object(GAP_TYPE, says, false, &data));
     let types = event_types().into_iter();
-    let types = types.map(|of| (of.name.event_type(), of.says.trim()));
+    let types = types.map(|of| (of.name.event_type(), of.description.trim()));
     types
         .chain([(GAP_TYPE.to_owned(), says)])
         .map(|(event_type, says)| {

@@ -88,7 +88,7 @@ pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
     let mut operation = json!({
         "operationId": row.name,
         "summary": title(row.name),
-        "description": row.operation.says(),
+        "description": row.operation.doc(),
         "tags": [tag(row)],
         "parameters": parameters,
         "responses": answers.finish(schemas),
@@ -200,7 +200,7 @@ pub(super) fn read(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
     let mut parameters = path_parameters(row.path, &[]);
     parameters
         .extend(["If-None-Match", "Carebook-Min-Position", "X-Request-Id"].map(parts::parameter));
-    if row.trail.is_some() {
+    if row.history.is_some() {
         parameters.extend(["revision", "at"].map(parts::parameter));
     }
     let mut answers = Answers::new(row.name, row.problem, schemas);
@@ -221,7 +221,7 @@ pub(super) fn read(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
     }
     answers.problem(400, &["request_invalid"]);
     answers.problem(403, &forbidden);
-    if row.trail.is_some() {
+    if row.history.is_some() {
         answers.problem(410, &["revision_gone"]);
     }
     if !missing.is_empty() {

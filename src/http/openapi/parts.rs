@@ -8,7 +8,7 @@ use super::headers;
 use super::schemas::{Schemas, pascal};
 use crate::base::json::{Fault, FromJson as _, Shape, Side};
 use crate::catalogue::ProblemShape;
-use crate::journal::events::EventId;
+use crate::domain::event_id::EventId;
 
 /// The tags, with their descriptions.
 pub(super) const TAGS: [(&str, &str); 8] = [

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::schemas::pascal;
 use super::*;
 use crate::catalogue::{MANAGEMENT, OPERATIONS};
+use crate::domain::fact_kinds::FACTS;
 
 fn operations(document: &Value) -> Vec<(String, String, Value)> {
     let mut all = Vec::new();
@@ -207,10 +208,7 @@ fn a_fact_of_each_kind_has_a_name_as_it_comes_in_and_as_it_is_read() {
             assert!(facts.ends_with(&format!("/{said}Facts{end}")), "{facts}");
             kinds.insert(kind);
         }
-        let known: BTreeSet<_> = crate::catalogue::FACTS
-            .iter()
-            .map(|of| of.kind().name)
-            .collect();
+        let known: BTreeSet<_> = FACTS.iter().map(|of| of.kind().name).collect();
         assert_eq!(kinds, known);
     }
 }

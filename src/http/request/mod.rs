@@ -34,7 +34,8 @@ use super::limits::pace::Pace;
 use crate::base::json::{FaultCode, Json, Reader};
 use crate::base::time::Timestamp;
 use crate::catalogue::{KeySource, Row};
-use crate::domain::operation::{AnyCommand, Parts};
+use crate::domain::erased::AnyCommand;
+use crate::domain::operation::Parts;
 use crate::domain::rejection::Rejection;
 use crate::engine::limits::admission::{Admission, Permit};
 

@@ -10,7 +10,8 @@ use tracing::Instrument as _;
 use super::secret::{MasterKey, told};
 use crate::base::actor::Actor;
 use crate::catalogue::{Row, Success};
-use crate::domain::resource::Rank;
+use crate::domain::event_id::EventId;
+use crate::domain::rank::Rank;
 use crate::domain::webhook::read_subscription::read_whether_dead;
 use crate::engine::limits::admission::Permit;
 use crate::engine::webhooks::handle::{SubscriptionFigures, Webhooks};
@@ -23,7 +24,6 @@ use crate::http::read::min_position::{come_to, come_to_place};
 use crate::http::request::ReadCommand;
 use crate::http::response::{Answer, Problems, at_position};
 use crate::http::route::Special;
-use crate::journal::events::EventId;
 
 /// The parameter that filters deliveries by their state.
 const DELIVERY_STATES: &[OwnParameter] = &[("state", &["waiting", "dead"])];

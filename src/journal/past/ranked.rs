@@ -8,7 +8,8 @@ use std::cmp::Reverse;
 
 use super::own::Lost;
 use crate::base::digest::Digest;
-use crate::domain::resource::{IndexKey, Rank};
+use crate::domain::rank::Rank;
+use crate::domain::resource::IndexKey;
 
 /// The ranks that a resource had from position `from` to `upto`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,8 +16,9 @@ use crate::domain::reference::kinds::payment_change_adjustment::{
     PaymentChangeAdjustmentFact, adjustments_of,
 };
 use crate::domain::reservation::adjustment::PaymentChangeAdjustment;
-use crate::domain::reservation::adjustment::samples::{adjustment, with};
+use crate::domain::reservation::adjustment::samples::adjustment;
 use crate::domain::resource::{IndexKey, Resource as _};
+use crate::domain::scenario::with;
 use crate::domain::stored::Versioned;
 use crate::journal::record::{NewChange, NewRecord, RecordOutcome, SCHEMA};
 use crate::journal::tables::Tables;

@@ -463,8 +463,8 @@ mod tests {
     use super::*;
     use crate::base::revision::Revision;
     use crate::base::time::Timestamp;
+    use crate::domain::change::Change;
     use crate::domain::listing::Filter;
-    use crate::domain::operation::Change;
     use crate::domain::reference::{FactHolder, samples};
     use crate::domain::reservation::adjustment::PaymentChangeAdjustment;
 

@@ -61,7 +61,7 @@ use self::states::{StateRef, States};
 pub use self::stored_state::StoredState;
 use self::unique::UniqueIndex;
 use crate::base::digest::{Digest, KeyDigest};
-use crate::domain::operation::Change;
+use crate::domain::change::Change;
 
 /// Number of shards of a table: enough that two threads seldom need the same one.
 pub(super) const SHARDS: usize = 256;
@@ -494,9 +494,10 @@ pub(crate) mod tests {
     use super::*;
     use crate::base::revision::Revision;
     use crate::base::time::Timestamp;
-    use crate::domain::operation::RankChange;
+    use crate::domain::change::RankChange;
+    use crate::domain::rank::Rank;
     use crate::domain::registered::Entries;
-    use crate::domain::resource::{IndexKey, Rank, Source as _};
+    use crate::domain::resource::{IndexKey, Source as _};
 
     /// A change of a resource with this key, to this state.
     pub(crate) fn change(key: u8, state: &[u8]) -> Change {

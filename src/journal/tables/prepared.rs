@@ -3,7 +3,7 @@
 use super::StoredState;
 use super::lists::PreparedLists;
 use super::slab::{self, Alone};
-use crate::domain::operation::Change;
+use crate::domain::change::Change;
 
 /// A change with everything that publishing needs, prepared before the log's sequencer is taken, and freed after it
 /// is released: so the work in between does not grow with the state.

@@ -14,7 +14,7 @@ use std::ops::{Bound, Range};
 use super::half_key::{Alike, HalfKey, HalfKeyCollisions};
 use super::hash_index::{Entry, HashIndex};
 use crate::base::digest::Digest;
-use crate::domain::resource::Rank;
+use crate::domain::rank::Rank;
 
 /// Maximum number of resources that are kept in a vector, which takes the least memory. More are kept in a tree, so
 /// that adding one to a long list stays cheap.

@@ -7,7 +7,8 @@ use super::states::StateRef;
 use super::{LIST_CHUNK, Tables, slab};
 use crate::base::digest::Digest;
 use crate::catalogue;
-use crate::domain::resource::{IndexKey, Rank, Source};
+use crate::domain::rank::Rank;
+use crate::domain::resource::{IndexKey, Source};
 
 impl Tables {
     /// Copies a resource's current state, with the position of its last commit and its kind.
@@ -127,8 +128,8 @@ mod tests {
     use crate::base::codec;
     use crate::base::revision::Revision;
     use crate::base::time::Timestamp;
+    use crate::domain::change::Change;
     use crate::domain::mother::state::MotherProfile;
-    use crate::domain::operation::Change;
     use crate::domain::reference::kinds::mother_profile::MotherProfileFact;
     use crate::domain::reference::{FactHolder as _, samples};
     use crate::domain::resource::Resource as _;

@@ -70,7 +70,7 @@ impl World {
         Command::new(3, &[], who, body)
     }
 
-    pub(super) fn accept(&mut self, model: &Model) -> Command {
+    pub(super) fn accept_manager_invitation(&mut self, model: &Model) -> Command {
         let who = self.who(&[6, 7, 8, HEADQUARTERS]);
         let email = ACTORS[who].verified_email();
         let branch = model.branches.iter().rev().find(|branch| {
@@ -87,7 +87,7 @@ impl World {
         )
     }
 
-    pub(super) fn update_office(&mut self, model: &Model) -> Command {
+    pub(super) fn update_branch_office_profile(&mut self, model: &Model) -> Command {
         let mut id = self.pick(&["branch-1", "branch-2", "branch-3"]).to_owned();
         if self.chance(20)
             && let Some(branch) = self.late(&model.branches, 5)
@@ -120,7 +120,7 @@ impl World {
         Command::new(19, &[], who, body)
     }
 
-    pub(super) fn snapshot(&mut self, model: &Model) -> Command {
+    pub(super) fn snapshot_settlement_account(&mut self, model: &Model) -> Command {
         let id = self.pick(&["SA-0", "SA-1", "SA-2", "SA-3", "SA-4"]);
         let account = model.fact("settlement-account", id);
         let revision = account.map_or(1, |account| account.revision);

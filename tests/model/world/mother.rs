@@ -6,7 +6,7 @@ use super::super::state::Model;
 use super::{ACTORS, Command, World};
 
 impl World {
-    pub(super) fn update_profile(&mut self, model: &Model) -> Command {
+    pub(super) fn update_mother_profile(&mut self, model: &Model) -> Command {
         let who = self.who(&[0, 1, 17]);
         let profile = model.profile_of(ACTORS[who].subject);
         let (revision, address) = profile.map_or((1, 1), |profile| {

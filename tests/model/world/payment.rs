@@ -25,7 +25,7 @@ impl World {
         )
     }
 
-    pub(super) fn receipt(&mut self) -> Command {
+    pub(super) fn decide_cash_receipt_eligibility(&mut self) -> Command {
         let who = self.below(ACTORS.len());
         let (state, purpose, reference) = self.receipt_request();
         let obligation = self.pick(&[
@@ -44,7 +44,7 @@ impl World {
         Command::new(17, &[plan], who, body)
     }
 
-    pub(super) fn pre_register(&mut self, model: &Model) -> Command {
+    pub(super) fn pre_register_payment(&mut self, model: &Model) -> Command {
         if self.chance(10)
             && let Some(held) = self.late(&model.registrations, 6)
         {
@@ -96,7 +96,7 @@ impl World {
         Command::new(20, &[], who, body)
     }
 
-    pub(super) fn administer(&mut self, model: &Model) -> Command {
+    pub(super) fn administer_gateway(&mut self, model: &Model) -> Command {
         let who = self.who(&[HEADQUARTERS, 11]);
         let payments = model.recent("gateway-payment");
         let mut body = json!({

@@ -7,7 +7,7 @@ use super::super::state::{Model, moment, s, texts};
 use super::{ACTORS, Command, World, mother_of_booking};
 
 impl World {
-    pub(super) fn confirm(&mut self, model: &Model) -> Command {
+    pub(super) fn confirm_reservation_draft(&mut self, model: &Model) -> Command {
         let drafts = model.recent("reservation-draft");
         let id = self.standing(&drafts, "D");
         let draft = model.fact("reservation-draft", &id);
@@ -29,7 +29,7 @@ impl World {
         Command::new(18, &[&id], who, body)
     }
 
-    pub(super) fn assign(&mut self, model: &Model) -> Command {
+    pub(super) fn assign_caregiver(&mut self, model: &Model) -> Command {
         let snapshots = model.recent("candidate-snapshot");
         let snapshot_id = self.standing(&snapshots, "CS");
         let snapshot = model.fact("candidate-snapshot", &snapshot_id);
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    pub(super) fn finalize(&mut self, model: &Model) -> Command {
+    pub(super) fn finalize_charge(&mut self, model: &Model) -> Command {
         let booking = self.booking(model);
         let service = self.won();
         let own = if self.chance(95) && service > 0 {
@@ -155,7 +155,7 @@ impl World {
         Command::new(13, &[&booking], who, body)
     }
 
-    pub(super) fn capture(&mut self, model: &Model) -> Command {
+    pub(super) fn capture_adjustment_payment(&mut self, model: &Model) -> Command {
         let ids = model.recent("payment-change-adjustment");
         let id = self.standing(&ids, "ADJ");
         let facts = model.fact("payment-change-adjustment", &id);

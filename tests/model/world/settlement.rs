@@ -6,7 +6,7 @@ use super::super::state::{Model, n, s};
 use super::{ACTORS, Command, HEADQUARTERS, World};
 
 impl World {
-    pub(super) fn open_request(&mut self) -> Command {
+    pub(super) fn open_data_room_request(&mut self) -> Command {
         let who = self.who(&[HEADQUARTERS, 10, 15, 6, 7]);
         let keys = self.pick(&[
             json!(["e-1"]),
@@ -34,7 +34,7 @@ impl World {
         Command::new(5, &[], who, body)
     }
 
-    pub(super) fn mark_ready(&mut self, model: &Model) -> Command {
+    pub(super) fn mark_artifact_ready(&mut self, model: &Model) -> Command {
         let who = self.who(&[15, 16, 18]);
         let request = self.late(&model.requests, 5);
         let (id, revision) = request.map_or(("unknown".to_owned(), 1), |request| {

@@ -3,7 +3,7 @@
 use carebook::base::actor::{Actor, ActorKind};
 use serde_json::json;
 
-use crate::support::good::{Good, row};
+use crate::support::good::{Good, row_named};
 use crate::support::stage::{
     Stage, assert_faults, assert_reads, assert_refused, assert_unreadable, take_time, with,
 };
@@ -11,7 +11,7 @@ use crate::support::stage::{
 const PATH: &str = "/branch-settlement-account-statement-snapshots";
 
 fn good(stage: &Stage) -> Good {
-    Good::of(row(16).unwrap(), stage)
+    Good::of(row_named("snapshot_settlement_account"), stage)
 }
 
 #[test]

@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 use carebook::base::actor::{Actor, ActorKind};
 use serde_json::{Value, json};
 
-use crate::support::good::{Good, row};
+use crate::support::good::{Good, row_named};
 use crate::support::stage::{Stage, assert_faults, assert_refused, time_in, with};
 
 const MISSING: &str = "payment_grant_missing_or_out_of_scope";
 
 fn good(stage: &Stage) -> Good {
-    Good::of(row(1).unwrap(), stage)
+    Good::of(row_named("authorize_payment"), stage)
 }
 
 #[test]
 fn a_payer_is_answered_with_the_delegation() {
     let stage = Stage::new();
-    let grant = Good::of(row(2).unwrap(), &stage);
+    let grant = Good::of(row_named("grant_payment_authority"), &stage);
     let granted = grant.carried_out(&mut stage.client(), &stage.mother());
     let body = stage.named(json!({
         "familyAccountId": "family-account-1",
@@ -80,7 +80,7 @@ fn a_delegation_is_over_when_it_expires() {
         }));
         let started = Instant::now();
         let expires = time_in(i64::try_from(lasts.as_millis()).unwrap());
-        let grant = Good::of(row(2).unwrap(), &stage);
+        let grant = Good::of(row_named("grant_payment_authority"), &stage);
         let body = with(grant.body.clone(), "/expiresAt", json!(expires));
         let granted = grant.send(&mut client, &stage.mother(), &body);
         let asked = client.post(path, &stage.family_member(), &ask);
@@ -96,7 +96,7 @@ fn a_delegation_is_over_when_it_expires() {
     let payer = stage.family_member();
     assert_refused(&client.post(path, &payer, &ask), 400, MISSING, &[]);
     // Another one may be in force from then on.
-    let mut next = Good::of(row(2).unwrap(), &stage);
+    let mut next = Good::of(row_named("grant_payment_authority"), &stage);
     next.key = Some("the next one".to_owned());
     next.carried_out(&mut client, &stage.mother());
     assert_eq!(client.post(path, &payer, &ask).status, 200);

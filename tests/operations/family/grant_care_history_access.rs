@@ -4,13 +4,13 @@ use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::text::MemberId;
 use serde_json::json;
 
-use crate::support::good::{Good, row};
+use crate::support::good::{Good, row_named};
 use crate::support::stage::{
     Stage, assert_faults, assert_reads, assert_refused, assert_unreadable, take_id, take_time, with,
 };
 
 fn good(stage: &Stage) -> Good {
-    Good::of(row(4).unwrap(), stage)
+    Good::of(row_named("grant_care_history_access"), stage)
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn refusals_come_in_their_order_and_leave_nothing_behind() {
         assert_refused(&answer, *status, code, places);
     }
     let bad = steps.pop().unwrap().0;
-    let mut elsewhere = Good::of(row(4).unwrap(), &stage);
+    let mut elsewhere = Good::of(row_named("grant_care_history_access"), &stage);
     elsewhere.path = "/family-accounts/unknown/reservation-care-history-access-grants".to_owned();
     let answer = elsewhere.send(&mut client, &mother, &bad);
     assert_refused(&answer, 404, "family_account_not_found", &[]);
@@ -130,7 +130,7 @@ fn refusals_come_in_their_order_and_leave_nothing_behind() {
     }
 
     let granted = good.carried_out(&mut client, &mother);
-    let mut next = Good::of(row(4).unwrap(), &stage);
+    let mut next = Good::of(row_named("grant_care_history_access"), &stage);
     next.key = Some("another".to_owned());
     let places = ["granteeMemberId", "reservationBookingId", "scopes"];
     let answer = next.send(&mut client, &mother, &next.body);

@@ -2,4 +2,4 @@
 
 mod authorize_payment;
 mod grant_care_history_access;
-mod grant_payment;
+mod grant_payment_authority;

@@ -1,3 +1,3 @@
 //! Mothers' profiles.
 
-mod update_profile;
+mod update_mother_profile;

@@ -5,8 +5,8 @@ use serde_json::json;
 use crate::support::{Answer, Client, World};
 
 mod administer_gateway;
-mod decide_cash_receipt;
-mod pre_register;
+mod decide_cash_receipt_eligibility;
+mod pre_register_payment;
 
 /// The facts of an open obligation with its plan, and of its payment at the gateway.
 fn put_facts(client: &mut Client, world: &World) {

@@ -1,4 +1,4 @@
 //! Payouts to caregivers.
 
-mod acknowledge_deposit;
-mod repair_receipt;
+mod acknowledge_payout_deposit;
+mod repair_payout_receipt;

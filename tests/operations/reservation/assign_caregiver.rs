@@ -3,7 +3,7 @@
 use carebook::base::actor::{Actor, ActorKind};
 use serde_json::{Value, json};
 
-use crate::support::good::{Good, row};
+use crate::support::good::{Good, row_named};
 use crate::support::stage::{
     Stage, assert_faults, assert_reads, assert_refused, assert_unreadable, with,
 };
@@ -11,7 +11,7 @@ use crate::support::stage::{
 const PATH: &str = "/care-team-assignment-decisions/assign-from-candidate-snapshot";
 
 fn good(stage: &Stage) -> Good {
-    Good::of(row(10).unwrap(), stage)
+    Good::of(row_named("assign_caregiver"), stage)
 }
 
 /// The first decision's request, with other values.

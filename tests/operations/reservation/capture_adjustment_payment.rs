@@ -3,13 +3,13 @@
 use carebook::base::actor::{Actor, ActorKind};
 use serde_json::{Value, json};
 
-use crate::support::good::{Good, row};
+use crate::support::good::{Good, row_named};
 use crate::support::stage::{
     Stage, assert_faults, assert_reads, assert_refused, assert_unreadable, take_id, take_time, with,
 };
 
 fn good(stage: &Stage) -> Good {
-    Good::of(row(15).unwrap(), stage)
+    Good::of(row_named("capture_adjustment_payment"), stage)
 }
 
 fn read_path(stage: &Stage) -> String {
@@ -93,7 +93,7 @@ fn a_payment_is_captured_whole_and_those_concerned_read_the_adjustment() {
         assert_unreadable(&mut client, &stranger, &path);
     }
     // A payer with authority for the booking sees it as well.
-    Good::of(row(2).unwrap(), &stage).carried_out(&mut client, &mother);
+    Good::of(row_named("grant_payment_authority"), &stage).carried_out(&mut client, &mother);
     assert_reads(
         &mut client,
         &stage.family_member(),

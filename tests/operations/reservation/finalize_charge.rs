@@ -3,14 +3,14 @@
 use carebook::base::actor::{Actor, ActorKind};
 use serde_json::{Value, json};
 
-use crate::support::good::{Good, row};
+use crate::support::good::{Good, row_named};
 use crate::support::stage::{
     Stage, assert_faults, assert_reads, assert_refused, assert_unreadable,
 };
 use crate::support::{Answer, Client};
 
 fn good(stage: &Stage) -> Good {
-    Good::of(row(13).unwrap(), stage)
+    Good::of(row_named("finalize_charge"), stage)
 }
 
 /// Without a token.

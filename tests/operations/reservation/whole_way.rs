@@ -3,6 +3,7 @@
 
 use carebook::base::actor::ActorKind;
 use carebook::domain::reference::samples;
+use carebook::domain::sample_actors::sample_actors;
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Client, Server, World, run};
@@ -90,9 +91,7 @@ impl Way {
     fn begin() -> Self {
         let world = World::new();
         let token = |kind: ActorKind| {
-            let actor = samples::sample_actors()
-                .into_iter()
-                .find(|actor| actor.kind == kind);
+            let actor = sample_actors().into_iter().find(|actor| actor.kind == kind);
             world.token(&actor.unwrap())
         };
         let mother = token(ActorKind::Mother);

@@ -3,7 +3,7 @@
 use carebook::base::actor::{Actor, ActorKind};
 use serde_json::{Value, json};
 
-use crate::support::good::{Good, row};
+use crate::support::good::{Good, row_named};
 use crate::support::stage::{
     Stage, assert_faults, assert_reads, assert_refused, is_tag_of, take_id, take_time, time_in,
     with, without,
@@ -12,7 +12,7 @@ use crate::support::stage::{
 const PATH: &str = "/settlement-branch-deposit-acknowledgements";
 
 fn good(stage: &Stage) -> Good {
-    Good::of(row(8).unwrap(), stage)
+    Good::of(row_named("acknowledge_deposit"), stage)
 }
 
 fn statement_path(body: &Value) -> String {
@@ -24,7 +24,7 @@ fn statement_path(body: &Value) -> String {
 
 /// Opens a handoff between branches; a good acknowledgement of it by the branch that delivered.
 fn handoff(stage: &Stage) -> Value {
-    let opening = Good::of(row(9).unwrap(), stage).body;
+    let opening = Good::of(row_named("request_deposit"), stage).body;
     let opening = with(
         opening,
         "/statementKind",

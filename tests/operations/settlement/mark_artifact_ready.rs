@@ -3,13 +3,13 @@
 use carebook::base::actor::{Actor, ActorKind};
 use serde_json::{Value, json};
 
-use crate::support::good::{Good, row};
+use crate::support::good::{Good, row_named};
 use crate::support::stage::{
     Stage, assert_faults, assert_reads, assert_refused, take_id, take_time, with,
 };
 
 fn good(stage: &Stage) -> Good {
-    Good::of(row(6).unwrap(), stage)
+    Good::of(row_named("mark_artifact_ready"), stage)
 }
 
 fn read_path(good: &Good) -> String {

@@ -2,5 +2,5 @@
 
 mod acknowledge_deposit;
 mod mark_artifact_ready;
-mod open_data_room;
+mod open_data_room_request;
 mod request_deposit;

@@ -3,7 +3,7 @@
 use carebook::base::actor::{Actor, ActorKind};
 use serde_json::{Value, json};
 
-use crate::support::good::{Good, row};
+use crate::support::good::{Good, row_named};
 use crate::support::stage::{
     Stage, assert_faults, assert_reads, assert_refused, assert_unreadable, take_id, take_time,
     with, without,
@@ -12,7 +12,7 @@ use crate::support::stage::{
 const PATH: &str = "/settlement-deposit-requests";
 
 fn good(stage: &Stage) -> Good {
-    Good::of(row(9).unwrap(), stage)
+    Good::of(row_named("request_deposit"), stage)
 }
 
 #[test]

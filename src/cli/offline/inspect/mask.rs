@@ -219,7 +219,8 @@ mod tests {
     use crate::base::codec;
     use crate::base::json::{Json, Reader};
     use crate::base::time::Timestamp;
-    use crate::catalogue::{FACTS, RESOURCES};
+    use crate::catalogue::RESOURCES;
+    use crate::domain::fact_kinds::FACTS;
     use crate::domain::reference::put::read_fact;
     use crate::domain::reference::samples;
     use crate::domain::stored::Versioned;

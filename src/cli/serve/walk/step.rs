@@ -82,9 +82,9 @@ pub(super) fn in_single_quotes(text: &str) -> String {
 impl Step {
     /// Returns the step of an operation, made only from its example and the first sentence of its documentation.
     pub(super) fn of_example(row: &'static Row) -> Self {
-        let says = row.operation.says().trim();
-        let end = says.find(".\n").or_else(|| says.find(". "));
-        let look = says[..end.map_or(says.len(), |end| end + 1)].replace('\n', " ");
+        let doc = row.operation.doc().trim();
+        let end = doc.find(".\n").or_else(|| doc.find(". "));
+        let look = doc[..end.map_or(doc.len(), |end| end + 1)].replace('\n', " ");
         let (first, rest) = row.name.split_at(1);
         let title = format!("{}{}.", first.to_uppercase(), rest.replace('_', " "));
         Self {

@@ -19,7 +19,7 @@ use crate::journal::past::{AsOf, Descent, KnownLists, Lost, Past, Wanted};
 pub(super) struct Look {
     pub(super) shared: Arc<Shared>,
     pub(super) row: &'static ReadRow,
-    pub(super) trail: HistorySource,
+    pub(super) history: HistorySource,
     pub(super) actor: Arc<Actor>,
     pub(super) path: Vec<(String, String)>,
     /// Whether it has had a turn.
@@ -57,7 +57,7 @@ impl Look {
     /// left.
     pub(super) fn alone(&self) -> Option<Digest> {
         match &*self.keys {
-            [key] if !self.trail.shows_latest => Some(*key),
+            [key] if !self.history.shows_latest => Some(*key),
             _ => None,
         }
     }
@@ -66,7 +66,7 @@ impl Look {
         let view = ReadView::new(&self.shared.tables);
         let path = self.path.iter();
         let path: Vec<_> = path.map(|(name, value)| (&**name, &**value)).collect();
-        (self.trail.keys)(&ReadRequest {
+        (self.history.keys)(&ReadRequest {
             actor: &self.actor,
             now: self.now,
             path: &path,

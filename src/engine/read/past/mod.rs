@@ -55,7 +55,7 @@ impl Shared {
     async fn past(
         self: &Arc<Self>,
         row: &'static ReadRow,
-        trail: HistorySource,
+        history: HistorySource,
         actor: &Arc<Actor>,
         path: &[(&str, &str)],
         query: PastQuery,
@@ -73,7 +73,7 @@ impl Shared {
         let look = Look {
             shared: Arc::clone(self),
             row,
-            trail,
+            history,
             actor: Arc::clone(actor),
             path: path
                 .map(|(name, value)| ((*name).into(), (*value).into()))
@@ -184,7 +184,7 @@ impl Look {
                 Ok(page.map(PastFound::Page))
             }
             PastQuery::Revision(number) => {
-                let body = match self.trail.numbered {
+                let body = match self.history.numbered {
                     Numbered::ByPosition => self.at_position(past, number),
                     Numbered::ByRevision => self.at_revision(past, number),
                 };
@@ -239,19 +239,19 @@ impl Look {
 }
 
 impl Engine {
-    /// Reads a past state of the resource that `row` reads, whose history `trail` finds.
+    /// Reads a past state of the resource that `row` reads, which `history` finds.
     ///
     /// # Errors
     /// Returns the reason when there is nothing to show.
     pub async fn past(
         &self,
         row: &'static ReadRow,
-        trail: HistorySource,
+        history: HistorySource,
         actor: &Arc<Actor>,
         path: &[(&str, &str)],
         query: PastQuery,
     ) -> Result<(PastFound, u64), NoPast> {
-        let looked = pin!(self.shared.past(row, trail, actor, path, query));
+        let looked = pin!(self.shared.past(row, history, actor, path, query));
         let looked = unless_its_future_panics(looked).await;
         looked.unwrap_or(Err(NoPast::Answered(CommandResult::Fault)))
     }
@@ -273,6 +273,7 @@ mod tests {
     use crate::base::actor::ActorKind;
     use crate::base::time::Timestamp;
     use crate::cli::runtime::on_lane;
+    use crate::domain::fact_kinds::FACTS;
     use crate::domain::read::{ReadRequest, Representation};
     use crate::domain::reference::Fact;
     use crate::domain::reference::kinds::actor::ActorFact;
@@ -338,7 +339,7 @@ mod tests {
         vec![Fact::<ActorFact>::KIND.key(&[request.param("id")])]
     }
 
-    fn trail(keys: fn(&ReadRequest<'_>) -> Vec<Digest>) -> HistorySource {
+    fn history(keys: fn(&ReadRequest<'_>) -> Vec<Digest>) -> HistorySource {
         HistorySource::of::<Fact<ActorFact>>(Numbered::ByRevision, keys)
     }
 
@@ -380,9 +381,9 @@ mod tests {
                 assert!(waits(&mut holds).await);
                 held.push(end);
             }
-            let (actor, trail) = (reader(), trail(found_keys));
+            let (actor, history) = (reader(), history(found_keys));
             let query = PastQuery::Revision(1);
-            let mut looked = pin!(engine.past(read_fact_row(), trail, &actor, &PATH, query));
+            let mut looked = pin!(engine.past(read_fact_row(), history, &actor, &PATH, query));
             while queue.waiting() == 0 {
                 assert!(waits(&mut looked).await);
                 tokio::task::yield_now().await;
@@ -404,7 +405,7 @@ mod tests {
                 assert!(request.view.at::<Fact<ActorFact>>(key).is_some());
             }
         }
-        read_fact(request, catalogue::FACTS)
+        read_fact(request, FACTS)
     }
 
     /// How many consents were required each time that the body was made.
@@ -414,7 +415,7 @@ mod tests {
     fn reads_consents(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
         let required = required_at(request.view, request.now);
         REQUIRED.lock().push(required.len());
-        read_fact(request, catalogue::FACTS)
+        read_fact(request, FACTS)
     }
 
     #[test]
@@ -440,7 +441,7 @@ mod tests {
             }
             let actor = reader();
             let query = PastQuery::Revision(1);
-            let looked = engine.past(row, trail(actor_key), &actor, &PATH, query);
+            let looked = engine.past(row, history(actor_key), &actor, &PATH, query);
             let (found, _) = looked.await.unwrap();
             assert!(matches!(found, PastFound::Body(body) if body.tag == "1"));
             let required = std::mem::take(&mut *REQUIRED.lock());
@@ -451,7 +452,7 @@ mod tests {
                 from: None,
                 limit: 100,
             };
-            let looked = engine.past(row, trail(actor_key), &actor, &PATH, query);
+            let looked = engine.past(row, history(actor_key), &actor, &PATH, query);
             let (found, _) = looked.await.unwrap();
             let PastFound::Page(page) = found else {
                 panic!("a page");
@@ -484,7 +485,7 @@ mod tests {
                 limit: 100,
             };
             let actor = reader();
-            let looked = engine.past(row, trail(actor_key), &actor, &PATH, query);
+            let looked = engine.past(row, history(actor_key), &actor, &PATH, query);
             let (found, _) = looked.await.unwrap();
             let PastFound::Page(page) = found else {
                 panic!("a page");

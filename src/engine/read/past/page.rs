@@ -49,7 +49,7 @@ impl Look {
         top: u64,
         limit: usize,
     ) -> Result<Candidates, Stop> {
-        let numbered = self.trail.numbered;
+        let numbered = self.history.numbered;
         let Some(key) = self.alone() else {
             return ways.candidates(past, &self.keys, (top, limit), numbered);
         };
@@ -92,7 +92,7 @@ impl Look {
         from: Option<u64>,
         limit: usize,
     ) -> Result<HistoryPage, Stop> {
-        let numbered = self.trail.numbered;
+        let numbered = self.history.numbered;
         let top = from.unwrap_or(self.upto).min(self.upto);
         self.begin_page(past, from)?;
         let Candidates {
@@ -177,7 +177,7 @@ impl Look {
         let at = past.at(past.first()).unwrap_or(last.commit.at);
         match self.body(past, begin, at) {
             Ok(before) => {
-                let told = told(last, self.trail.numbered, before.as_ref(), &its);
+                let told = told(last, self.history.numbered, before.as_ref(), &its);
                 page.revisions.push(told);
             }
             Err(Lost::Gone) => {}
@@ -237,7 +237,7 @@ impl Look {
     /// Whether the commit at this position, as of which this is the body, has made a revision of it.
     /// Of several resources of which one is shown, the commits of the others have not.
     fn is_revision(&self, position: u64, body: &Representation) -> bool {
-        self.trail.numbered == Numbered::ByRevision
+        self.history.numbered == Numbered::ByRevision
             || i64::try_from(position) == Ok(number_in(&body.tag))
     }
 }

@@ -305,14 +305,14 @@ fn obligation(
 }
 
 /// The operation.
-pub struct ConfirmDraft;
+pub struct ConfirmReservationDraft;
 
-impl Operation for ConfirmDraft {
+impl Operation for ConfirmReservationDraft {
     type Command = Command;
     type Resource = ReservationDraft;
     type Answer = CreationBody<'static>;
 
-    const DOC: &'static str = module_doc!("confirm_draft.rs");
+    const DOC: &'static str = module_doc!("confirm_reservation_draft.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -499,7 +499,7 @@ mod tests {
     use crate::domain::reference::kinds::payment_product_plan;
     use crate::domain::rejection::Class;
     use crate::domain::reservation::draft::Confirmation;
-    use crate::domain::scenario::{Scenario, Then, actor, member};
+    use crate::domain::scenario::{Scenario, Then, actor, member, with};
 
     const NAME: &str = "confirm_reservation_draft";
     const PATH: [(&str, &str); 1] = [("draftId", "draft-1")];
@@ -545,13 +545,6 @@ mod tests {
         })
     }
 
-    fn with(mut value: Value, changes: &[(&str, Value)]) -> Value {
-        for (member, change) in changes {
-            value[*member] = change.clone();
-        }
-        value
-    }
-
     /// Makes a world in which this draft is at revision 4 and this review at 2; the draft's owner
     /// acts, and may extend booking-9.
     fn world(draft: Value, review: Value) -> Scenario {
@@ -583,12 +576,12 @@ mod tests {
     }
 
     fn extension_draft() -> Value {
-        with(draft(), &[("intent", json!("extension"))])
+        with(&draft(), &[("intent", json!("extension"))])
     }
 
     fn extension_review() -> Value {
         with(
-            review(),
+            &review(),
             &[
                 ("extensionSourceReservationId", json!("booking-9")),
                 ("extensionCatalogRevision", json!(5)),
@@ -740,7 +733,7 @@ mod tests {
     #[test]
     fn a_consultation_has_no_booking_and_its_request_owes_the_payment() {
         let mut service = world(
-            with(draft(), &[("intent", json!("consultation"))]),
+            with(&draft(), &[("intent", json!("consultation"))]),
             review(),
         );
         let answer = confirm(&mut service, &body()).committed();
@@ -762,7 +755,7 @@ mod tests {
             ..actor(ActorKind::HeadquartersFinanceOperator, "operator-1")
         };
         for (intent, by_operator) in [("consultation", false), ("full_reservation", true)] {
-            let mut service = world(with(draft(), &[("intent", json!(intent))]), review());
+            let mut service = world(with(&draft(), &[("intent", json!(intent))]), review());
             let relationship = json!({"object": "headquarters", "relation": "finance_operator",
                 "subject": "operator-1", "state": "applied"});
             service.fact("relationship", "relation-1", 1, relationship);
@@ -793,9 +786,9 @@ mod tests {
     #[test]
     fn an_extension_and_a_reservation_with_open_dates_have_bookings_too() {
         let open = world(
-            with(draft(), &[("intent", json!("pre_reservation"))]),
+            with(&draft(), &[("intent", json!("pre_reservation"))]),
             with(
-                review(),
+                &review(),
                 &[(
                     "payment",
                     json!({"payableAmountKrw": 1, "eligiblePaymentMethodCodes": ["vcnt"],
@@ -885,7 +878,7 @@ mod tests {
         // Puts the review again, at its next revision, with its facts in this spelling.
         let spelled = |facts: &str| {
             const PLACE: &str = r#""the facts""#;
-            let review = with(review(), &[("reviewedFacts", json!("the facts"))]).to_string();
+            let review = with(&review(), &[("reviewedFacts", json!("the facts"))]).to_string();
             assert!(review.contains(PLACE));
             let review = review.replace(PLACE, facts);
             let mut service = ready();
@@ -893,7 +886,7 @@ mod tests {
                 r#"{{"facts":{review},"revision":3,"id":"review-1","kind":"final-review-projection"}}"#
             );
             service.put_fact_as_sent(&fact).committed();
-            let asked = with(body(), &[("expectedReviewRevision", json!(3))]);
+            let asked = with(&body(), &[("expectedReviewRevision", json!(3))]);
             let answer = confirm(service.acting(owner()), &asked).committed();
             answer["reviewedFactFingerprint"].clone()
         };
@@ -915,22 +908,22 @@ mod tests {
         ] {
             assert_ne!(spelled(facts), first, "{facts}");
         }
-        let intent = with(draft(), &[("intent", json!("consultation"))]);
+        let intent = with(&draft(), &[("intent", json!("consultation"))]);
         assert_ne!(of(world(intent, review())), first);
         assert_ne!(of(extension()), first);
-        let facts = with(review(), &[("reviewedFacts", json!({"careDays": 11}))]);
+        let facts = with(&review(), &[("reviewedFacts", json!({"careDays": 11}))]);
         assert_ne!(of(world(draft(), facts)), first);
     }
 
     #[test]
     fn a_review_that_is_unknown_or_another_drafts_is_missing_for_everybody() {
         let wrong = with(
-            body(),
+            &body(),
             &[("reservationDraftStepAuthorityProjectionId", json!("x"))],
         );
-        let others = || world(draft(), with(review(), &[("draftId", json!("draft-2"))]));
+        let others = || world(draft(), with(&review(), &[("draftId", json!("draft-2"))]));
         for (mut service, body) in [(ready(), wrong), (others(), body())] {
-            let stale = with(body, &[("expectedDraftRevision", json!(3))]);
+            let stale = with(&body, &[("expectedDraftRevision", json!(3))]);
             let then = confirm(&mut service, &stale);
             assert_refused(then, Class::Missing, "final_review_projection_not_found");
             service.acting(member(ActorKind::Mother, "user-2", "mother-1"));
@@ -949,7 +942,7 @@ mod tests {
         confirm(&mut service, &body()).committed();
         // The replay is returned before checks for a missing review or for reasons against it.
         let expired = with(
-            draft(),
+            &draft(),
             &[
                 ("expiresAt", json!("2026-11-20T12:00:00Z")),
                 ("currentReviewProjectionId", Value::Null),
@@ -974,7 +967,7 @@ mod tests {
             ),
             (
                 (
-                    with(draft(), &[(current, Value::Null)]),
+                    with(&draft(), &[(current, Value::Null)]),
                     [("expectedDraftRevision", json!(4))],
                 ),
                 "final_review_projection_missing",
@@ -984,7 +977,7 @@ mod tests {
             ),
             (
                 (
-                    with(draft(), &[(current, json!("review-2"))]),
+                    with(&draft(), &[(current, json!("review-2"))]),
                     [("expectedDraftRevision", json!(4))],
                 ),
                 "final_review_projection_superseded",
@@ -1001,7 +994,7 @@ mod tests {
             ),
             (
                 (
-                    with(draft(), &[("disabledReasonCodes", json!(codes))]),
+                    with(&draft(), &[("disabledReasonCodes", json!(codes))]),
                     [("expectedDraftRevision", json!(4))],
                 ),
                 "confirmation_not_ready",
@@ -1011,8 +1004,11 @@ mod tests {
             ),
         ];
         for ((draft, asked), code, refresh, paths, reasons) in conflicts {
-            let then = confirm(&mut world(draft, review()), &with(body(), &asked));
-            assert_conflict(then, &with(conflict(code, refresh, paths, reasons), &asked));
+            let then = confirm(&mut world(draft, review()), &with(&body(), &asked));
+            assert_conflict(
+                then,
+                &with(&conflict(code, refresh, paths, reasons), &asked),
+            );
         }
     }
 
@@ -1027,15 +1023,15 @@ mod tests {
             &["expectedDraftRevision"],
             &[],
         );
-        let stale = with(stale, &[("currentDraftRevision", json!(5))]);
+        let stale = with(&stale, &[("currentDraftRevision", json!(5))]);
         assert_conflict(confirm(&mut service, &body()), &stale);
         // An actor who has seen the later revision gets the reason.
-        let seen = with(body(), &[("expectedDraftRevision", json!(5))]);
+        let seen = with(&body(), &[("expectedDraftRevision", json!(5))]);
         let again = |reasons: &[&str], revision: i64| {
             let expected = conflict("confirmation_not_ready", false, &[], reasons);
             let revision = json!(revision);
             with(
-                expected,
+                &expected,
                 &[
                     ("expectedDraftRevision", revision.clone()),
                     ("currentDraftRevision", revision),
@@ -1045,18 +1041,18 @@ mod tests {
         let expected = again(&["draft_already_confirmed"], 5);
         assert_conflict(confirm(&mut service, &seen), &expected);
         // A later fact does not change the confirmation, and its reasons are shown with it.
-        let later = with(draft(), &[("disabledReasonCodes", json!(["closed"]))]);
+        let later = with(&draft(), &[("disabledReasonCodes", json!(["closed"]))]);
         service.fact("reservation-draft", "draft-1", 6, later);
-        let seen = with(body(), &[("expectedDraftRevision", json!(6))]);
+        let seen = with(&body(), &[("expectedDraftRevision", json!(6))]);
         let expected = again(&["closed", "draft_already_confirmed"], 6);
         assert_conflict(confirm(&mut service, &seen), &expected);
         // A system that knows of the confirmation may also give this reason in its fact.
         let later = with(
-            draft(),
+            &draft(),
             &[("disabledReasonCodes", json!(["draft_already_confirmed"]))],
         );
         service.fact("reservation-draft", "draft-1", 7, later);
-        let seen = with(body(), &[("expectedDraftRevision", json!(7))]);
+        let seen = with(&body(), &[("expectedDraftRevision", json!(7))]);
         let expected = again(&["draft_already_confirmed"], 7);
         assert_conflict(confirm(&mut service, &seen), &expected);
     }
@@ -1068,7 +1064,7 @@ mod tests {
     #[test]
     fn every_reviewed_fact_that_has_changed_or_is_unknown_is_named_once() {
         let depending = |dependencies: Value| {
-            let review = with(review(), &[("dependencies", dependencies)]);
+            let review = with(&review(), &[("dependencies", dependencies)]);
             confirm(&mut world(draft(), review), &body())
         };
         let told = |paths: &[&str]| conflict("authoritative_dependency_changed", true, paths, &[]);
@@ -1112,7 +1108,7 @@ mod tests {
             &["extension_source_not_eligible"],
         );
         let changed = |changes: &[(&str, Value)]| {
-            let review = with(extension_review(), changes);
+            let review = with(&extension_review(), changes);
             confirm(&mut world(extension_draft(), review), &body())
         };
         for changes in [
@@ -1137,7 +1133,7 @@ mod tests {
             "review-1",
             3,
             with(
-                extension_review(),
+                &extension_review(),
                 &[("extensionCatalogRevision", json!(6))],
             ),
         );
@@ -1145,10 +1141,10 @@ mod tests {
             ("expectedReviewRevision", json!(3)),
             ("currentReviewRevision", json!(3)),
         ];
-        let then = confirm(&mut service, &with(body(), &seen[..1]));
-        assert_conflict(then, &with(expected.clone(), &seen));
+        let then = confirm(&mut service, &with(&body(), &seen[..1]));
+        assert_conflict(then, &with(&expected, &seen));
         // The eligible bookings are those in the owner's catalog.
-        let others = with(extension_draft(), &[("ownerSubject", json!("user-2"))]);
+        let others = with(&extension_draft(), &[("ownerSubject", json!("user-2"))]);
         let mut service = world(others, extension_review());
         service.acting(actor(ActorKind::Mother, "user-2"));
         assert_conflict(confirm(&mut service, &body()), &expected);
@@ -1171,12 +1167,12 @@ mod tests {
         }
         // booking-8 is eligible, but no fact of it is known.
         let unknown = [("extensionSourceReservationId", json!("booking-8"))];
-        let mut service = world(extension_draft(), with(extension_review(), &unknown));
+        let mut service = world(extension_draft(), with(&extension_review(), &unknown));
         assert_conflict(confirm(&mut service, &body()), &expected);
     }
 
     /// Confirms another draft of the same owner, ready like the first, with a review of its own.
-    fn second(service: &mut Scenario, draft: Value, review: Value) -> Value {
+    fn second(service: &mut Scenario, draft: &Value, review: &Value) -> Value {
         let draft = with(draft, &[("currentReviewProjectionId", json!("review-2"))]);
         let review = with(review, &[("draftId", json!("draft-2"))]);
         service.fact("reservation-draft", "draft-2", 4, draft).fact(
@@ -1186,7 +1182,7 @@ mod tests {
             review,
         );
         with(
-            body(),
+            &body(),
             &[(
                 "reservationDraftStepAuthorityProjectionId",
                 json!("review-2"),
@@ -1197,7 +1193,7 @@ mod tests {
     #[test]
     fn a_booking_is_extended_by_one_confirmed_draft() {
         let mut service = extension();
-        let other = second(&mut service, extension_draft(), extension_review());
+        let other = second(&mut service, &extension_draft(), &extension_review());
         confirm(&mut service, &body()).committed();
         let expected = conflict(
             "authoritative_dependency_changed",
@@ -1206,7 +1202,7 @@ mod tests {
             &["extension_duplicate"],
         );
         let expected = with(
-            expected,
+            &expected,
             &[
                 ("draftId", json!("draft-2")),
                 (
@@ -1218,7 +1214,7 @@ mod tests {
         let then = service.when(NAME, &[("draftId", "draft-2")], &other);
         assert_conflict(then, &expected);
         // Neither a later fact of the first draft nor one of its review frees the booking.
-        let consultation = with(draft(), &[("intent", json!("consultation"))]);
+        let consultation = with(&draft(), &[("intent", json!("consultation"))]);
         service
             .fact("reservation-draft", "draft-1", 9, consultation)
             .fact("final-review-projection", "review-1", 9, review());
@@ -1228,7 +1224,7 @@ mod tests {
         let booking = json!({"motherUserId": "user-1", "motherMemberId": "mother-1",
             "branchProfileId": "branch-1", "state": "active"});
         let source = with(
-            extension_review(),
+            &extension_review(),
             &[
                 ("draftId", json!("draft-2")),
                 ("extensionSourceReservationId", json!("booking-8")),
@@ -1237,7 +1233,7 @@ mod tests {
         service
             .fact("reservation-booking", "booking-8", 1, booking)
             .fact("final-review-projection", "review-2", 3, source);
-        let other = with(other, &[("expectedReviewRevision", json!(3))]);
+        let other = with(&other, &[("expectedReviewRevision", json!(3))]);
         service
             .when(NAME, &[("draftId", "draft-2")], &other)
             .committed();
@@ -1246,7 +1242,7 @@ mod tests {
     #[test]
     fn a_source_is_checked_and_held_whatever_the_intent() {
         let stale = with(
-            extension_review(),
+            &extension_review(),
             &[("extensionCatalogRevision", json!(4))],
         );
         let expected = conflict(
@@ -1257,7 +1253,7 @@ mod tests {
         );
         assert_conflict(confirm(&mut world(draft(), stale), &body()), &expected);
         let mut service = world(draft(), extension_review());
-        let other = second(&mut service, extension_draft(), extension_review());
+        let other = second(&mut service, &extension_draft(), &extension_review());
         confirm(&mut service, &body()).committed();
         let refusal = service
             .when(NAME, &[("draftId", "draft-2")], &other)
@@ -1270,7 +1266,7 @@ mod tests {
     fn all_that_has_changed_is_told_at_once() {
         let mut service = extension();
         let changed = with(
-            extension_review(),
+            &extension_review(),
             &[
                 ("extensionCatalogRevision", json!(4)),
                 (
@@ -1279,7 +1275,7 @@ mod tests {
                 ),
             ],
         );
-        let other = second(&mut service, extension_draft(), changed);
+        let other = second(&mut service, &extension_draft(), &changed);
         confirm(&mut service, &body()).committed();
         let booking = json!({"motherUserId": "user-1", "motherMemberId": "mother-1",
             "branchProfileId": "branch-1", "state": "completed"});
@@ -1295,7 +1291,7 @@ mod tests {
             ],
         );
         let expected = with(
-            expected,
+            &expected,
             &[
                 ("draftId", json!("draft-2")),
                 (
@@ -1311,7 +1307,7 @@ mod tests {
     #[test]
     fn a_refused_confirmation_leaves_nothing_behind_and_can_be_set_right() {
         let mut service = extension();
-        let stale = with(body(), &[("expectedReviewRevision", json!(1))]);
+        let stale = with(&body(), &[("expectedReviewRevision", json!(1))]);
         assert_eq!(
             confirm(&mut service, &stale).code(),
             "final_review_revision_mismatch"
@@ -1333,29 +1329,29 @@ mod tests {
                 .key_reused(NAME, &[("draftId", draft)], body)
                 .unwrap()
         };
-        let other = with(body(), &[("expectedReviewRevision", json!(9))]);
+        let other = with(&body(), &[("expectedReviewRevision", json!(9))]);
         let expected = conflict("idempotency_key_reused", false, &[], &[]);
-        let expected = with(expected, &[("expectedReviewRevision", json!(9))]);
+        let expected = with(&expected, &[("expectedReviewRevision", json!(9))]);
         assert_eq!(reused(&service, "draft-1", &other), expected);
         // A review that does not exist has no current revision.
         let unknown = [(
             "reservationDraftStepAuthorityProjectionId",
             json!("review-9"),
         )];
-        let without = with(expected.clone(), &unknown);
-        let without = with(without, &[("currentReviewRevision", Value::Null)]);
+        let without = with(&expected, &unknown);
+        let without = with(&without, &[("currentReviewRevision", Value::Null)]);
         assert_eq!(
-            reused(&service, "draft-1", &with(other.clone(), &unknown)),
+            reused(&service, "draft-1", &with(&other, &unknown)),
             without
         );
         let nothing = with(
-            expected,
+            &expected,
             &[
                 ("currentDraftRevision", Value::Null),
                 ("currentReviewRevision", Value::Null),
             ],
         );
-        let elsewhere = with(nothing.clone(), &[("draftId", json!("draft-9"))]);
+        let elsewhere = with(&nothing, &[("draftId", json!("draft-9"))]);
         assert_eq!(reused(&service, "draft-9", &other), elsewhere);
         // The revision of another owner's draft is not revealed either.
         service.acting(member(ActorKind::Mother, "user-2", "mother-2"));

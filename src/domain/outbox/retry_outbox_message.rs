@@ -1,16 +1,15 @@
-//! A message that waits or is dead is given up: it is not needed any more, and what waits behind it
-//! goes on.
+//! A message that waits or is dead is to be tried again at once.
 //!
 //! Resource: the message. Rejections, in the order tested: the actor may not manage messages (403);
-//! there is none of this number (404); it is taken or skipped (409). What sent the message goes on
-//! showing it as not taken.
+//! there is none of this number (404); it is taken or skipped (409). It has all its attempts before
+//! it again.
 
 use super::addressed::{Reason, key_of, unsettled};
 use super::list::{MessageBody, body_of};
 use super::message::{Message, MessageEvent};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::text::{Ident, NonBlankText};
+use crate::base::text::Ident;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
@@ -28,29 +27,28 @@ path_and_body! {
 }
 
 json_object! {
-    /// The body of the request.
+    /// The body of the request, which may be left out.
     pub struct Body {
-        /// Why.
-        pub reason: NonBlankText = "reason",
+        /// As of a skip, whose body does here, too; of a retry it is not kept.
+        pub reason: Option<crate::base::text::NonBlankText> = "reason",
     }
 }
 
 /// The operation.
-pub struct SkipMessage;
+pub struct RetryOutboxMessage;
 
-impl Operation for SkipMessage {
+impl Operation for RetryOutboxMessage {
     type Command = Command;
     type Resource = Message;
     type Answer = MessageBody<'static>;
 
-    const DOC: &'static str = module_doc!("skip.rs");
+    const DOC: &'static str = module_doc!("retry_outbox_message.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::SystemWorkflow,
         after: Some("accept_manager_invitation"),
         path: &["$relationshipOutboxMessageId"],
-        body: r#"{"reason": "The branch was entered there by hand."}"#,
         ..Example::NEW
     };
 
@@ -65,15 +63,11 @@ impl Operation for SkipMessage {
 
     fn decide(
         message: Option<&Message>,
-        command: &Command,
+        _: &Command,
         context: &Context<'_>,
     ) -> Result<Decision<Message>, Rejection> {
         let message = unsettled(message, context)?;
-        let event = MessageEvent::Skipped {
-            about: message.about(),
-            reason: command.body.reason.as_str().into(),
-        };
-        let commit = Commit::new(Some(message), event, context.at);
+        let commit = Commit::new(Some(message), MessageEvent::Retried {}, context.at);
         let answer = body_of(&commit.next);
         commit.answer(answer)
     }

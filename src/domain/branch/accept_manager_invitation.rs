@@ -53,7 +53,7 @@ rejections! {
 }
 
 /// The operation.
-pub struct AcceptInvitation;
+pub struct AcceptManagerInvitation;
 
 /// Finds the branch whose invitation the actor may accept, or has accepted.
 fn invited(context: &Context<'_>) -> Option<Digest> {
@@ -71,12 +71,12 @@ fn invited(context: &Context<'_>) -> Option<Digest> {
     })
 }
 
-impl Operation for AcceptInvitation {
+impl Operation for AcceptManagerInvitation {
     type Command = Command;
     type Resource = Branch;
     type Answer = ActivationBody;
 
-    const DOC: &'static str = module_doc!("accept_invitation.rs");
+    const DOC: &'static str = module_doc!("accept_manager_invitation.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -220,13 +220,12 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::samples::{
-        administrator, branch_of, created, invitee, minted, second_creation, summary, with,
-        with_email,
+        administrator, branch_of, created, invitee, minted, second_creation, summary, with_email,
     };
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, Then, actor};
+    use crate::domain::scenario::{Scenario, Then, actor, with};
 
     const NAME: &str = "accept_manager_invitation";
 

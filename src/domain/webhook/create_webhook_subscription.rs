@@ -47,7 +47,7 @@ rejections! {
 }
 
 /// The operation.
-pub struct CreateSubscription;
+pub struct CreateWebhookSubscription;
 
 /// Refuses a URL whose requests others could read, unless they stay on this machine, or plain HTTP
 /// is allowed.
@@ -58,12 +58,12 @@ pub(super) fn check_scheme(url: &ReceiverUrl, context: &Context<'_>) -> Result<(
     Ok(())
 }
 
-impl Operation for CreateSubscription {
+impl Operation for CreateWebhookSubscription {
     type Command = Command;
     type Resource = WebhookSubscription;
     type Answer = SubscriptionWithSecret;
 
-    const DOC: &'static str = module_doc!("create.rs");
+    const DOC: &'static str = module_doc!("create_webhook_subscription.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -7,7 +7,7 @@
 
 use super::addressed::{Addressed, Reason, key_of};
 use super::body::SubscriptionBody;
-use super::create::check_scheme;
+use super::create_webhook_subscription::check_scheme;
 use super::deliveries::DeliveriesEvent;
 use super::subscription::{
     Description, EventTypePatterns, SubscriptionEvent, SubscriptionUpdated, Switch,
@@ -49,14 +49,14 @@ path_and_body! {
 }
 
 /// The operation.
-pub struct UpdateSubscription;
+pub struct UpdateWebhookSubscription;
 
-impl Operation for UpdateSubscription {
+impl Operation for UpdateWebhookSubscription {
     type Command = Command;
     type Resource = WebhookSubscription;
     type Answer = SubscriptionBody<'static>;
 
-    const DOC: &'static str = module_doc!("update.rs");
+    const DOC: &'static str = module_doc!("update_webhook_subscription.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

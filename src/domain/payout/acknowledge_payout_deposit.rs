@@ -102,7 +102,7 @@ impl Operation for AcknowledgePayoutDeposit {
     type Resource = PayoutReceipt;
     type Answer = Acknowledgement<'static>;
 
-    const DOC: &'static str = module_doc!("acknowledge_deposit.rs");
+    const DOC: &'static str = module_doc!("acknowledge_payout_deposit.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -199,11 +199,11 @@ impl Operation for AcknowledgePayoutDeposit {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::{booking, deposit, faults, instruction, repair, service, with};
+    use super::super::samples::{booking, deposit, instruction, repair, service};
     use super::*;
     use crate::domain::rejection::Class;
 
-    use crate::domain::scenario::{Scenario, Then, assert_conflict};
+    use crate::domain::scenario::{Scenario, Then, assert_conflict, faults, with};
 
     const NAME: &str = "acknowledge_payout_deposit";
     const ID: [&str; 3] = ["booking-1", "contract-1", "instruction-1"];

@@ -73,14 +73,14 @@ rejections! {
 }
 
 /// The operation.
-pub struct RepairReceipt;
+pub struct RepairPayoutReceipt;
 
-impl Operation for RepairReceipt {
+impl Operation for RepairPayoutReceipt {
     type Command = Command;
     type Resource = PayoutReceipt;
     type Answer = PayoutReceiptBody<'static>;
 
-    const DOC: &'static str = module_doc!("repair_receipt.rs");
+    const DOC: &'static str = module_doc!("repair_payout_receipt.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -177,13 +177,11 @@ impl Operation for RepairReceipt {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::{
-        booking, deposit, faults, headquarters, instruction, repair, service, with,
-    };
+    use super::super::samples::{booking, deposit, instruction, repair, service};
     use super::*;
     use crate::domain::rejection::Class;
 
-    use crate::domain::scenario::{Then, assert_conflict, manager};
+    use crate::domain::scenario::{Then, assert_conflict, faults, headquarters, manager, with};
 
     const NAME: &str = "repair_payout_receipt";
     const ID: [&str; 3] = ["booking-1", "contract-1", "instruction-1"];

@@ -3,7 +3,7 @@
 use carebook::base::actor::{Actor, ActorKind};
 use serde_json::{Value, json};
 
-use crate::support::good::{Good, row};
+use crate::support::good::{Good, row_named};
 use crate::support::stage::{
     Stage, assert_faults, assert_reads, assert_refused, assert_unreadable, time_in, with, without,
 };
@@ -11,7 +11,7 @@ use crate::support::stage::{
 const PATH: &str = "/caregiver-payout-receipt-states/repairs";
 
 fn good(stage: &Stage) -> Good {
-    Good::of(row(11).unwrap(), stage)
+    Good::of(row_named("repair_payout_receipt"), stage)
 }
 
 fn read_path(stage: &Stage) -> String {

@@ -81,19 +81,21 @@ pub struct RetryBody<'a> {
 }
 
 /// The operation.
-pub struct RetryDelivery;
+pub struct RetryWebhookDelivery;
 
-impl Operation for RetryDelivery {
+impl Operation for RetryWebhookDelivery {
     type Command = Command;
     type Resource = WebhookDeliveries;
     type Answer = RetryBody<'static>;
 
-    const DOC: &'static str = module_doc!("retry_delivery.rs");
+    const DOC: &'static str = module_doc!("retry_webhook_delivery.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::SystemWorkflow,
         after: Some("create_webhook_subscription"),
+        // The delivery has to have failed.
+        runs_alone: false,
         path: &["$subscriptionId", "1-0"],
         ..Example::NEW
     };

@@ -4,13 +4,13 @@ use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::text::MemberId;
 use serde_json::json;
 
-use crate::support::good::{Good, row};
+use crate::support::good::{Good, row_named};
 use crate::support::stage::{
     Stage, assert_faults, assert_reads, assert_refused, assert_unreadable, take_id, take_time, with,
 };
 
 fn good(stage: &Stage) -> Good {
-    Good::of(row(2).unwrap(), stage)
+    Good::of(row_named("grant_payment_authority"), stage)
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn refusals_come_in_their_order_and_leave_nothing_behind() {
     let granted = good.carried_out(&mut client, &mother);
 
     // And one in force shares a scope, under whatever key.
-    let mut next = Good::of(row(2).unwrap(), &stage);
+    let mut next = Good::of(row_named("grant_payment_authority"), &stage);
     next.key = Some("another".to_owned());
     let places = ["payerMemberId", "reservationBookingId", "scopes"];
     for body in [&next.body, &next.other] {

@@ -148,14 +148,14 @@ fn accepted_purpose(
 }
 
 /// The operation.
-pub struct DecideCashReceipt;
+pub struct DecideCashReceiptEligibility;
 
-impl Operation for DecideCashReceipt {
+impl Operation for DecideCashReceiptEligibility {
     type Command = Command;
     type Resource = Fact<PaymentProductPlan>;
     type Answer = Eligibility;
 
-    const DOC: &'static str = module_doc!("decide_cash_receipt.rs");
+    const DOC: &'static str = module_doc!("decide_cash_receipt_eligibility.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -218,7 +218,7 @@ mod tests {
     use crate::base::json::{FromJson, Json};
     use crate::base::time::Timestamp;
     use crate::domain::reference::kinds::payment_product_plan::sample;
-    use crate::domain::scenario::{Scenario, Then, actor};
+    use crate::domain::scenario::{Scenario, Then, actor, with};
 
     const NAME: &str = "decide_cash_receipt_eligibility";
     const PATH: [(&str, &str); 1] = [("planCode", "plan-1")];
@@ -240,22 +240,12 @@ mod tests {
         scenario
     }
 
-    fn with(member: &str, value: Value) -> Value {
-        let mut body = body();
-        body[member] = value;
-        body
-    }
-
     fn ask(body: &Value) -> Then {
         scenario().when(NAME, &PATH, body)
     }
 
     fn plan(changes: &[(&str, Value)]) -> PaymentProductPlan {
-        let mut plan = sample();
-        for (member, value) in changes {
-            plan[*member] = value.clone();
-        }
-        let text = plan.to_string();
+        let text = with(&sample(), changes).to_string();
         let json = Json::parse(text.as_bytes()).unwrap();
         FromJson::read(&json, &mut Reader::new(Timestamp::default())).unwrap()
     }
@@ -279,7 +269,11 @@ mod tests {
     #[test]
     fn a_rejected_receipt_is_a_decision_and_no_refusal() {
         assert_eq!(
-            ask(&with("registrationIdentityReference", Value::Null)).answered(),
+            ask(&with(
+                &body(),
+                &[("registrationIdentityReference", Value::Null)]
+            ))
+            .answered(),
             json!({
                 "decisionState": "rejected",
                 "merchantOfRecord": "operator",

@@ -5,14 +5,14 @@ use carebook::catalogue::ProblemShape;
 use serde_json::{Value, json};
 
 use crate::support::Answer;
-use crate::support::good::{Good, assert_problem, row};
+use crate::support::good::{Good, assert_problem, row_named};
 use crate::support::stage::{Stage, assert_reads, take_id, take_time, with};
 
 const PATH: &str = "/branch/manager-invitations/accept";
 
 /// A branch whose invitation to the stage's manager is pending.
 fn branch(stage: &Stage) -> Value {
-    let good = Good::of(row(3).unwrap(), stage);
+    let good = Good::of(row_named("create_branch"), stage);
     good.carried_out(&mut stage.client(), &stage.headquarters())
         .json()
 }

@@ -53,14 +53,14 @@ rejections! {
 }
 
 /// The operation.
-pub struct OpenDataRoom;
+pub struct OpenDataRoomRequest;
 
-impl Operation for OpenDataRoom {
+impl Operation for OpenDataRoomRequest {
     type Command = Command;
     type Resource = DataRoomRequest;
     type Answer = DataRoomBody<'static>;
 
-    const DOC: &'static str = module_doc!("open_data_room.rs");
+    const DOC: &'static str = module_doc!("open_data_room_request.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -161,14 +161,13 @@ mod tests {
 
     use super::super::data_room::{EVIDENCE_KEYS_MAX, EvidenceKeys};
     use super::super::samples::{
-        DATA_ROOM_ID, data_room_request, faults, headquarters, opened_data_room, with,
-        with_profile, workflow,
+        DATA_ROOM_ID, data_room_request, opened_data_room, with_profile, workflow,
     };
     use crate::base::actor::{Actor, ActorKind};
     use crate::base::json::read_straight;
     use crate::base::time::Timestamp;
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, Then, actor, manager};
+    use crate::domain::scenario::{Scenario, Then, actor, faults, headquarters, manager, with};
 
     const NAME: &str = "open_data_room_request";
 

@@ -11,7 +11,7 @@
 //! recorded before; nothing is committed then.
 
 use super::authority::{Authority, may_ever_pay};
-use super::decide_cash_receipt::{ReceiptRequest, eligibility};
+use super::decide_cash_receipt_eligibility::{ReceiptRequest, eligibility};
 use super::obligation::{
     CashReceiptEligibilitySnapshot, MethodFeeQuote, Obligation, ObligationEvent,
     PaymentActorSnapshot, PreRegistration, PreRegistrationBody, ProviderFeeSnapshot, ReceiptWish,
@@ -97,14 +97,14 @@ rejections! {
 }
 
 /// The operation.
-pub struct PreRegister;
+pub struct PreRegisterPayment;
 
-impl Operation for PreRegister {
+impl Operation for PreRegisterPayment {
     type Command = Command;
     type Resource = Obligation;
     type Answer = PreRegistrationBody<'static>;
 
-    const DOC: &'static str = module_doc!("pre_register.rs");
+    const DOC: &'static str = module_doc!("pre_register_payment.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -328,7 +328,7 @@ mod tests {
 
     use super::super::samples::{
         DELEGATION_MAXIMUM, PAYMENT, body, branch_operator, delegate, father,
-        headquarters_operator, mother, obligation, pre_register, service, with,
+        headquarters_operator, mother, obligation, pre_register, service,
     };
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
@@ -337,7 +337,7 @@ mod tests {
     use crate::base::time::Timestamp;
     use crate::domain::reference::kinds::payment_product_plan;
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, Then, actor, member};
+    use crate::domain::scenario::{Scenario, Then, actor, member, with};
 
     const NAME: &str = "pre_register_payment";
 
@@ -641,7 +641,7 @@ mod tests {
 
     #[test]
     fn kinds_that_never_pay_are_refused_before_anything_is_looked_up() {
-        let unknown = with(&body(), &[("/paymentId", json!("no-such"))]);
+        let unknown = with(&body(), &[("paymentId", json!("no-such"))]);
         for kind in ActorKind::ALL {
             let mut service = service();
             service.acting(Actor {
@@ -673,7 +673,7 @@ mod tests {
             actor(ActorKind::Mother, "mother-1"),
         ] {
             // The refusal does not reveal that the obligation is not open.
-            let mut service = owing(&[("/state", json!("paid"))]);
+            let mut service = owing(&[("state", json!("paid"))]);
             service.acting(other);
             assert_eq!(refused(&mut service, &body()), FORBIDDEN);
         }
@@ -701,12 +701,12 @@ mod tests {
         let mut service = given(330_000);
         let elsewhere = with(
             &obligation(),
-            &[("/reservationBookingId", json!("booking-2"))],
+            &[("reservationBookingId", json!("booking-2"))],
         );
         service.fact("payment-obligation", PAYMENT, 2, elsewhere);
         assert_eq!(refused(&mut service, &body()), FORBIDDEN, "another booking");
         let mut service = given(330_000);
-        let another = with(&obligation(), &[("/motherMemberId", json!("member-2"))]);
+        let another = with(&obligation(), &[("motherMemberId", json!("member-2"))]);
         service.fact("payment-obligation", PAYMENT, 2, another);
         assert_eq!(refused(&mut service, &body()), FORBIDDEN, "another mother");
         for other in [
@@ -751,13 +751,13 @@ mod tests {
     #[test]
     fn an_obligation_that_is_not_open_is_a_conflict() {
         for state in ["paid", "cancelled"] {
-            let mut service = owing(&[("/state", json!(state))]);
+            let mut service = owing(&[("state", json!(state))]);
             assert_eq!(refused(&mut service, &body()), CONFLICT, "{state}");
         }
         // The same holds when it was pre-registered before.
         let mut service = ready();
         pre_register(&mut service).committed();
-        let paid = with(&obligation(), &[("/state", json!("paid"))]);
+        let paid = with(&obligation(), &[("state", json!("paid"))]);
         service.fact("payment-obligation", PAYMENT, 2, paid);
         assert_eq!(refused(&mut service, &body()), CONFLICT);
     }
@@ -769,15 +769,12 @@ mod tests {
         // Plan and obligation have changed since, and time has passed.
         let plan = with(
             &payment_product_plan::sample(),
-            &[
-                ("/cardRateBps", json!(1)),
-                ("/obligationPurposes", json!([])),
-            ],
+            &[("cardRateBps", json!(1)), ("obligationPurposes", json!([]))],
         );
         service.fact("payment-product-plan", "plan-1", 2, plan);
         let later = with(
             &obligation(),
-            &[("/amountKrw", json!(1)), ("/paymentMethod", json!("bank"))],
+            &[("amountKrw", json!(1)), ("paymentMethod", json!("bank"))],
         );
         service.fact("payment-obligation", PAYMENT, 2, later);
         service.at("2026-11-21T12:00:00Z");
@@ -806,7 +803,7 @@ mod tests {
             ("registrationIdentityReference", json!("identity-2")),
             ("registrationIdentityReference", Value::Null),
         ] {
-            let place = format!("/cashReceiptIssueRequest/{member}");
+            let place = format!("cashReceiptIssueRequest.{member}");
             let other = with(&body(), &[(&place, value)]);
             assert_eq!(refused(&mut service, &other), CONFLICT, "{member}");
             let refusal = service.when(NAME, &[], &other).refusal();
@@ -816,9 +813,9 @@ mod tests {
 
     #[test]
     fn a_plan_that_is_unknown_or_not_for_the_purpose_is_a_conflict() {
-        let mut service = owing(&[("/paymentProductPlanCode", json!("no-such"))]);
+        let mut service = owing(&[("paymentProductPlanCode", json!("no-such"))]);
         assert_eq!(refused(&mut service, &body()), CONFLICT);
-        let mut service = under(&[("/obligationPurposes", json!(["service_balance"]))]);
+        let mut service = under(&[("obligationPurposes", json!(["service_balance"]))]);
         assert_eq!(refused(&mut service, &body()), CONFLICT);
     }
 
@@ -829,7 +826,7 @@ mod tests {
             ("bank", "bank_transfer", "계좌이체", 180, 5_940),
             ("vcnt", "virtual_account", "가상계좌", 0, 0),
         ] {
-            let mut service = owing(&[("/paymentMethod", json!(method))]);
+            let mut service = owing(&[("paymentMethod", json!(method))]);
             let answer = pre_register(&mut service).committed();
             assert_eq!(answer["paymentMethod"], method);
             assert_eq!(
@@ -869,7 +866,7 @@ mod tests {
                 "{amount} at {points}"
             );
         }
-        let mut largest = owing(&[("/amountKrw", json!(i64::MAX))]);
+        let mut largest = owing(&[("amountKrw", json!(i64::MAX))]);
         let answer = pre_register(&mut largest).committed();
         assert_eq!(answer["amountKrw"], i64::MAX);
         assert_eq!(
@@ -882,14 +879,14 @@ mod tests {
     fn the_terms_of_the_plan_are_copied_as_they_stand() {
         let mut service = under(&[
             (
-                "/settlementLineTargets",
+                "settlementLineTargets",
                 json!(["service_balance", "non_settlement"]),
             ),
-            ("/feeRecognitionBasis", json!("none")),
-            ("/freezesCustomerVisibleAmountAfterPayment", json!(false)),
-            ("/laterCatalogChangesCanAlterExposedResult", json!(true)),
-            ("/ledgerRecognitionTiming", json!("not_recognized")),
-            ("/settlementParticipation", json!("not_participating")),
+            ("feeRecognitionBasis", json!("none")),
+            ("freezesCustomerVisibleAmountAfterPayment", json!(false)),
+            ("laterCatalogChangesCanAlterExposedResult", json!(true)),
+            ("ledgerRecognitionTiming", json!("not_recognized")),
+            ("settlementParticipation", json!("not_participating")),
         ]);
         let answer = pre_register(&mut service).committed();
         let mut snapshot = answer["providerFeeSnapshot"].clone();
@@ -936,7 +933,7 @@ mod tests {
                 Value::Null,
             ),
         ] {
-            let place = format!("/cashReceiptIssueRequest/{member}");
+            let place = format!("cashReceiptIssueRequest.{member}");
             let answer = wishing(&[(&place, value)]).committed();
             assert_eq!(answer["preRegistrationStatus"], "pre_registered");
             let snapshot = &answer["cashReceiptEligibilitySnapshot"];

@@ -65,14 +65,14 @@ rejections! {
 }
 
 /// The operation.
-pub struct UpdateProfile;
+pub struct UpdateBranchOfficeProfile;
 
-impl Operation for UpdateProfile {
+impl Operation for UpdateBranchOfficeProfile {
     type Command = Command;
     type Resource = BranchOfficeProfile;
     type Answer = ProfileRevisionBody<'static>;
 
-    const DOC: &'static str = module_doc!("update_profile.rs");
+    const DOC: &'static str = module_doc!("update_branch_office_profile.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -170,10 +170,10 @@ impl Operation for UpdateProfile {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::{created, headquarters, summary, with};
+    use super::super::samples::{created, summary};
     use crate::base::actor::ActorKind;
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, actor, manager};
+    use crate::domain::scenario::{Scenario, actor, headquarters, manager, with};
 
     const NAME: &str = "update_branch_office_profile";
     const KIND: &str = "branch-office-profile";

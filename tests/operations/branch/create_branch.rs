@@ -4,7 +4,7 @@ use carebook::base::actor::{Actor, ActorKind};
 use carebook::domain::branch::business_registration::BusinessRegistrationNumber;
 use serde_json::{Value, json};
 
-use crate::support::good::{Good, row};
+use crate::support::good::{Good, row_named};
 use crate::support::stage::{
     Stage, assert_faults, assert_reads, assert_refused, assert_unreadable, take_id, take_time,
     with, without,
@@ -13,7 +13,7 @@ use crate::support::stage::{
 const PATH: &str = "/admin/branches";
 
 fn good(stage: &Stage) -> Good {
-    Good::of(row(3).unwrap(), stage)
+    Good::of(row_named("create_branch"), stage)
 }
 
 fn organization(stage: &Stage) -> Value {

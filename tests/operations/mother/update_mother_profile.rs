@@ -5,13 +5,13 @@ use carebook::catalogue::ProblemShape;
 use serde_json::{Value, json};
 
 use crate::support::Answer;
-use crate::support::good::{Good, assert_problem, row};
+use crate::support::good::{Good, assert_problem, row_named};
 use crate::support::stage::{Stage, assert_reads, is_new_id, is_tag_of, take_time, with, without};
 
 const PATH: &str = "/mother/profile";
 
 fn good(stage: &Stage) -> Good {
-    Good::of(row(7).unwrap(), stage)
+    Good::of(row_named("update_mother_profile"), stage)
 }
 
 #[track_caller]

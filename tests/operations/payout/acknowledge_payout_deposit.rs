@@ -3,7 +3,7 @@
 use carebook::base::actor::{Actor, ActorKind};
 use serde_json::{Value, json};
 
-use crate::support::good::{Good, row};
+use crate::support::good::{Good, row_named};
 use crate::support::stage::{
     Stage, assert_faults, assert_reads, assert_refused, time_in, with, without,
 };
@@ -11,7 +11,7 @@ use crate::support::stage::{
 const PATH: &str = "/caregiver-payout-acknowledgements/branch-deposits";
 
 fn good(stage: &Stage) -> Good {
-    Good::of(row(12).unwrap(), stage)
+    Good::of(row_named("acknowledge_payout_deposit"), stage)
 }
 
 fn read_path(stage: &Stage) -> String {
@@ -26,7 +26,7 @@ fn read_path(stage: &Stage) -> String {
 #[test]
 fn an_acknowledgement_is_recorded_whole_and_advances_the_receipt_state() {
     let stage = Stage::new();
-    let repair = Good::of(row(11).unwrap(), &stage);
+    let repair = Good::of(row_named("repair_payout_receipt"), &stage);
     let mut client = stage.client();
     repair.carried_out(&mut client, &stage.headquarters());
     // A key of the repair's is another operation's.

@@ -100,7 +100,7 @@ impl Operation for CreateBranch {
     type Resource = Organization;
     type Answer = BranchBody<'static>;
 
-    const DOC: &'static str = module_doc!("create.rs");
+    const DOC: &'static str = module_doc!("create_branch.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -357,12 +357,12 @@ mod tests {
 
     use super::super::samples::{
         INVITATION_LATE, SILENT, administrator, branch_of, created, created_with, creation,
-        invitee, minted, second_creation, with,
+        invitee, minted, second_creation,
     };
     use super::*;
 
     use crate::domain::outbox::report::Attempt;
-    use crate::domain::scenario::{Scenario, Then, manager};
+    use crate::domain::scenario::{Scenario, Then, manager, with};
 
     const NAME: &str = "create_branch";
 

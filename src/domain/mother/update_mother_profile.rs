@@ -107,14 +107,14 @@ rejections! {
 }
 
 /// The operation.
-pub struct UpdateProfile;
+pub struct UpdateMotherProfile;
 
-impl Operation for UpdateProfile {
+impl Operation for UpdateMotherProfile {
     type Command = Command;
     type Resource = MotherProfile;
     type Answer = ProfileBody<'static>;
 
-    const DOC: &'static str = module_doc!("update_profile.rs");
+    const DOC: &'static str = module_doc!("update_mother_profile.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -261,7 +261,7 @@ mod tests {
     use crate::domain::rejection::Class;
 
     use crate::domain::mother::state::samples::{fact, given_profile, mother};
-    use crate::domain::scenario::{Scenario, actor, assert_conflict, revision_of};
+    use crate::domain::scenario::{Scenario, actor, assert_conflict, revision_of, with, without};
 
     const UPDATE: &str = "update_mother_profile";
 
@@ -278,20 +278,6 @@ mod tests {
             },
             "consentAcceptances": [{"policyKey": "privacy", "versionLabel": "2026-01"}],
         })
-    }
-
-    /// The body with the field at `pointer` replaced.
-    fn with(pointer: &str, value: Value) -> Value {
-        let mut body = body();
-        *body.pointer_mut(pointer).unwrap() = value;
-        body
-    }
-
-    /// The body without the field.
-    fn without(member: &str) -> Value {
-        let mut body = body();
-        body.as_object_mut().unwrap().remove(member).unwrap();
-        body
     }
 
     fn consent(scenario: &mut Scenario, id: &str, published_at: &str, required: bool) {
@@ -488,8 +474,8 @@ mod tests {
     #[test]
     fn without_the_required_consent_the_profile_is_updated_and_stays_incomplete() {
         for body in [
-            without("consentAcceptances"),
-            with("/consentAcceptances", Value::Null),
+            without(&body(), "consentAcceptances"),
+            with(&body(), &[("consentAcceptances", Value::Null)]),
         ] {
             let answer = ready().when(UPDATE, &[], &body).committed();
             assert_eq!(answer["profileCompleteness"], "incomplete");
@@ -512,7 +498,10 @@ mod tests {
         // Neither the profile's identifier nor the account is the owner's subject.
         for subject in ["mother-2", "profile-1", "account-1"] {
             scenario.acting(actor(ActorKind::Mother, subject));
-            let refusal = refused(&mut scenario, &with("/expectedProfileRevision", 9.into()));
+            let refusal = refused(
+                &mut scenario,
+                &with(&body(), &[("expectedProfileRevision", 9.into())]),
+            );
             assert_eq!(
                 class_and_code(&refusal),
                 (Class::Missing, "mother_profile_not_found")
@@ -534,7 +523,7 @@ mod tests {
             for expected in [1, 2] {
                 let refusal = refused(
                     &mut scenario,
-                    &with("/expectedProfileRevision", expected.into()),
+                    &with(&body(), &[("expectedProfileRevision", expected.into())]),
                 );
                 assert_eq!(
                     class_and_code(&refusal),
@@ -601,7 +590,11 @@ mod tests {
         let mut scenario = ready();
         change(&mut scenario, "/email", "Mina@Example.org".into());
         scenario
-            .when(UPDATE, &[], &with("/expectedProfileRevision", 2.into()))
+            .when(
+                UPDATE,
+                &[],
+                &with(&body(), &[("expectedProfileRevision", 2.into())]),
+            )
             .committed();
     }
 
@@ -627,8 +620,11 @@ mod tests {
         }
         scenario.at("2026-11-20T13:00:00.001Z");
         let body = with(
-            "/consentAcceptances",
-            json!([{"policyKey": "terms", "versionLabel": "1"}]),
+            &body(),
+            &[(
+                "consentAcceptances",
+                json!([{"policyKey": "terms", "versionLabel": "1"}]),
+            )],
         );
         scenario.when(UPDATE, &[], &body).committed();
     }
@@ -639,7 +635,10 @@ mod tests {
         let facts =
             json!({"publishedAt": "2025-01-01T00:00:00Z", "required": false, "current": false});
         scenario.fact("consent-version", "privacy@2025-01", 1, facts);
-        let body = with("/consentAcceptances/0/versionLabel", "2025-01".into());
+        let body = with(
+            &body(),
+            &[("consentAcceptances.0.versionLabel", "2025-01".into())],
+        );
         let answer = scenario.when(UPDATE, &[], &body).committed();
         assert_eq!(answer["profileCompleteness"], "incomplete");
         assert_eq!(answer["consentReceipts"][0]["versionLabel"], "2025-01");
@@ -649,8 +648,11 @@ mod tests {
     fn a_repeated_consent_is_a_fault_of_the_later_item() {
         let item = |version: &str| json!({"policyKey": "privacy", "versionLabel": version});
         let body = with(
-            "/consentAcceptances",
-            json!([item("1"), item("2"), item("1"), item("2")]),
+            &body(),
+            &[(
+                "consentAcceptances",
+                json!([item("1"), item("2"), item("1"), item("2")]),
+            )],
         );
         assert_eq!(
             ready().when(UPDATE, &[], &body).faults(),
@@ -666,7 +668,7 @@ mod tests {
         let outcome = |now: &str, day: &str| {
             let mut scenario = ready();
             scenario.at(now);
-            scenario.when(UPDATE, &[], &with("/birthDate", day.into()))
+            scenario.when(UPDATE, &[], &with(&body(), &[("birthDate", day.into())]))
         };
         for (now, day) in [
             ("2026-11-20T13:00:00Z", "1900-01-01"),

@@ -78,7 +78,7 @@ rejections! {
 }
 
 /// The operation.
-pub struct GrantPayment;
+pub struct GrantPaymentAuthority;
 
 /// The message to the authorization system.
 #[derive(Serialize)]
@@ -89,12 +89,12 @@ struct GrantedMessage<'a> {
     delegation: PaymentDelegationBody<'a>,
 }
 
-impl Operation for GrantPayment {
+impl Operation for GrantPaymentAuthority {
     type Command = Command;
     type Resource = PaymentAuthority;
     type Answer = PaymentDelegationBody<'static>;
 
-    const DOC: &'static str = module_doc!("grant_payment.rs");
+    const DOC: &'static str = module_doc!("grant_payment_authority.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -237,8 +237,10 @@ mod tests {
     use crate::base::actor::ActorKind;
     use crate::base::revision::Revision;
     use crate::domain::family::grant::Revocation;
-    use crate::domain::family::samples::{family, minted, mother, payment as body, with};
-    use crate::domain::scenario::{Scenario, Then, actor, assert_conflict, member};
+    use crate::domain::family::samples::{family, minted, mother, payment as body};
+    use crate::domain::scenario::{
+        Scenario, Then, actor, assert_conflict, member, with, with_added,
+    };
 
     fn grant(service: &mut Scenario, body: &Value) -> Then {
         service.when("grant_payment_authority", &[], body)
@@ -289,7 +291,10 @@ mod tests {
         };
         assert_eq!(&*message.topic, "authorization.payment_delegation.granted");
         let told: Value = serde_json::from_slice(&message.body.0).unwrap();
-        assert_eq!(told, with(expected, "familyAccountId", json!("account-1")));
+        assert_eq!(
+            told,
+            with_added(&expected, &[("familyAccountId", json!("account-1"))])
+        );
         let book = service
             .state::<PaymentAuthority>(&["booking-1", "father"])
             .unwrap();
@@ -316,7 +321,7 @@ mod tests {
             json!(["reservation_balance"]),
             json!(["reservation_deposit", "reservation_balance"]),
         ] {
-            let then = grant(&mut by_mother(), &with(body(), "scopes", scopes));
+            let then = grant(&mut by_mother(), &with(&body(), &[("scopes", scopes)]));
             assert_conflict(then, "delegation_scope_conflict", &["scopes"]);
         }
     }
@@ -326,7 +331,7 @@ mod tests {
         for payer in ["grandmother", "mother-1", "Father"] {
             let then = grant(
                 &mut by_mother(),
-                &with(body(), "payerMemberId", json!(payer)),
+                &with(&body(), &[("payerMemberId", json!(payer))]),
             );
             assert_conflict(then, "delegation_scope_conflict", &["payerMemberId"]);
         }
@@ -335,7 +340,7 @@ mod tests {
     #[test]
     fn a_booking_that_is_unknown_or_another_mothers_is_a_conflict() {
         for booking in ["no-such", "booking-2"] {
-            let wrong = with(body(), "reservationBookingId", json!(booking));
+            let wrong = with(&body(), &[("reservationBookingId", json!(booking))]);
             let then = grant(&mut by_mother(), &wrong);
             assert_conflict(then, "delegation_scope_conflict", &["reservationBookingId"]);
         }
@@ -343,10 +348,10 @@ mod tests {
 
     #[test]
     fn all_members_outside_the_scope_are_named_at_once_and_before_the_expiry() {
-        let wrong = with(body(), "scopes", json!([]));
-        let wrong = with(wrong, "payerMemberId", json!("nobody"));
-        let wrong = with(wrong, "reservationBookingId", json!("booking-2"));
-        let wrong = with(wrong, "expiresAt", json!("2020-01-01T00:00:00Z"));
+        let wrong = with(&body(), &[("scopes", json!([]))]);
+        let wrong = with(&wrong, &[("payerMemberId", json!("nobody"))]);
+        let wrong = with(&wrong, &[("reservationBookingId", json!("booking-2"))]);
+        let wrong = with(&wrong, &[("expiresAt", json!("2020-01-01T00:00:00Z"))]);
         assert_conflict(
             grant(&mut by_mother(), &wrong),
             "delegation_scope_conflict",
@@ -356,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_delegation_may_last_one_millisecond() {
-        let brief = with(body(), "expiresAt", json!("2026-11-20T12:00:00.001Z"));
+        let brief = with(&body(), &[("expiresAt", json!("2026-11-20T12:00:00.001Z"))]);
         grant(&mut by_mother(), &brief).committed();
     }
 
@@ -365,7 +370,7 @@ mod tests {
         let mut service = by_mother();
         grant(&mut service, &body()).committed();
         let places = ["payerMemberId", "reservationBookingId", "scopes"];
-        let next = with(body(), "expiresAt", json!("2027-01-01T00:00:00Z"));
+        let next = with(&body(), &[("expiresAt", json!("2027-01-01T00:00:00Z"))]);
         for now in ["2026-11-20T12:00:00Z", "2026-11-30T23:59:59.999Z"] {
             let then = grant(service.at(now), &next);
             assert_conflict(then, "delegation_overlap", &places);
@@ -412,11 +417,15 @@ mod tests {
     fn other_payers_and_other_bookings_do_not_overlap() {
         let mut service = by_mother();
         grant(&mut service, &body()).committed();
-        grant(&mut service, &with(body(), "payerMemberId", json!("aunt"))).committed();
+        grant(
+            &mut service,
+            &with(&body(), &[("payerMemberId", json!("aunt"))]),
+        )
+        .committed();
         let booking = json!({"motherUserId": "user-1", "motherMemberId": "mother-1",
             "branchProfileId": "branch-1", "state": "active"});
         service.fact("reservation-booking", "booking-3", 1, booking);
-        let third = with(body(), "reservationBookingId", json!("booking-3"));
+        let third = with(&body(), &[("reservationBookingId", json!("booking-3"))]);
         grant(&mut service, &third).committed();
     }
 
@@ -432,7 +441,7 @@ mod tests {
         for _ in 0..200 {
             now = now.plus_seconds(random.random_range(0..5));
             let expires_at = now.plus_seconds(random.random_range(-2..12));
-            let asked = with(body(), "expiresAt", json!(expires_at.to_string()));
+            let asked = with(&body(), &[("expiresAt", json!(expires_at.to_string()))]);
             let then = grant(service.at(&now.to_string()), &asked);
             if expires_at <= now {
                 assert_eq!(then.code(), "delegation_expiry_conflict", "SEED={seed}");
@@ -459,7 +468,10 @@ mod tests {
         let mut first = Value::Null;
         for number in 0..1_000 {
             let now = start.plus_seconds(number);
-            let brief = with(body(), "expiresAt", json!(now.plus_seconds(1).to_string()));
+            let brief = with(
+                &body(),
+                &[("expiresAt", json!(now.plus_seconds(1).to_string()))],
+            );
             let answer = grant(service.at(&now.to_string()), &brief).committed();
             costs.push(service.cost);
             if number == 0 {
@@ -474,7 +486,7 @@ mod tests {
         let id = first["paymentDelegationId"].as_str().unwrap();
         let read = service.read("read_payment_delegation", &[("id", id)]);
         assert_eq!(read.unwrap(), ("1".to_owned(), first.clone()));
-        let overlap = with(body(), "expiresAt", json!("2027-01-01T00:00:00Z"));
+        let overlap = with(&body(), &[("expiresAt", json!("2027-01-01T00:00:00Z"))]);
         let then = grant(service.at("2026-11-20T12:16:39.999Z"), &overlap);
         assert_eq!(then.code(), "delegation_overlap");
     }

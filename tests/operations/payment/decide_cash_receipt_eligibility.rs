@@ -3,11 +3,11 @@
 use carebook::base::actor::ActorKind;
 use serde_json::{Value, json};
 
-use crate::support::good::{Good, row};
+use crate::support::good::{Good, row_named};
 use crate::support::stage::{Stage, assert_faults, assert_refused, with, without};
 
 fn good(stage: &Stage) -> Good {
-    Good::of(row(17).unwrap(), stage)
+    Good::of(row_named("decide_cash_receipt_eligibility"), stage)
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn the_first_reason_that_applies_is_told() {
     let rejected = |reason: &str| ("rejected".to_owned(), json!(reason));
     // From the last reason to the first, one more thing is wrong in each.
     let mut body = without(
-        Good::of(row(17).unwrap(), &stage).body,
+        Good::of(row_named("decide_cash_receipt_eligibility"), &stage).body,
         "/registrationIdentityReference",
     );
     let mut plan = plan;
