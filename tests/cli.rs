@@ -911,7 +911,7 @@ fn a_stream_of_facts_that_goes_on_or_is_silent_is_answered_when_the_server_stops
         });
         assert!(answer.starts_with("HTTP/1.1 503 "), "{goes_on}: {answer}");
         assert!(
-            answer.contains(" lines were applied before that"),
+            answer.contains("1 line was applied before that"),
             "{answer}"
         );
     }
