@@ -102,6 +102,100 @@ fn the_table_of_operations_is_the_catalogue_s() {
     is_as_printed(file, &page);
 }
 
+/// Rules between fields: the section of the page, the field, and the end of what is said of it.
+const RULES: &[(&str, &str, &str)] = &[
+    ("### 5.", "scope.sourceEvidenceKeys", "each key once"),
+    (
+        "### 8.",
+        "lineAcknowledgements[].lineAcknowledgementId",
+        "each once in a request",
+    ),
+    (
+        "### 8.",
+        "lineAcknowledgements[].settlementLineKey",
+        "each once in a request",
+    ),
+    (
+        "### 8.",
+        "lineAcknowledgements[].acknowledgedByActorProfileId",
+        "the `actorProfileId` of the request",
+    ),
+    (
+        "### 8.",
+        "lineAcknowledgements[].acknowledgedAt",
+        "at most 5 minutes ahead of the service's clock",
+    ),
+    (
+        "### 8.",
+        "interOfficeAcknowledgement",
+        "required for a statement of the kind `inter_office_service_handoff`, not allowed for any other",
+    ),
+    (
+        "### 8.",
+        "interOfficeAcknowledgement.acknowledgingBranchProfileId",
+        "the statement's",
+    ),
+    (
+        "### 8.",
+        "interOfficeAcknowledgement.serviceDeliveryBranchProfileId",
+        "the acknowledging one, if this is its side",
+    ),
+    (
+        "### 8.",
+        "interOfficeAcknowledgement.customerRelationshipBranchProfileId",
+        "the acknowledging one, if this is its side",
+    ),
+    (
+        "### 8.",
+        "interOfficeAcknowledgement.actorProfileId",
+        "the `actorProfileId` of the request",
+    ),
+    (
+        "### 8.",
+        "interOfficeAcknowledgement.projectedSettlementLineKeys",
+        "each `settlementLineKey` of `lineAcknowledgements`, and no other",
+    ),
+    (
+        "### 11.",
+        "occurredAt",
+        "at most 5 minutes ahead of the service's clock",
+    ),
+    (
+        "### 12.",
+        "occurredAt",
+        "at most 5 minutes ahead of the service's clock",
+    ),
+    ("### 13.", "quotedOn", "`capturedOn`, or before"),
+    ("### 13.", "ownPriceKrw", "at most `servicePriceKrw`"),
+    (
+        "### `reservation-financial-facts`",
+        "headquartersShareBasisPoints",
+        "together with the caregiver's at most 10,000",
+    ),
+    (
+        "### `regional-benefit-policy`",
+        "fixedKrw",
+        "exactly one of it and `basisPoints` is given",
+    ),
+    (
+        "### `regional-benefit-policy`",
+        "basisPoints",
+        "exactly one of it and `fixedKrw` is given",
+    ),
+];
+
+#[test]
+fn a_rule_between_fields_stands_at_the_field_that_a_fault_of_it_names() {
+    let page = operations_table::page();
+    for (section, field, rule) in RULES {
+        let (_, section) = page.split_once(&format!("\n{section}")).unwrap();
+        let row = section
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{field}` |")));
+        assert!(row.unwrap().ends_with(&format!(" {rule} |")), "{row:?}");
+    }
+}
+
 #[test]
 fn what_can_be_read_by_id_is_listed_but_for_what_the_page_of_lists_names() {
     let listed: Vec<_> = LISTS.iter().map(|row| row.read.name).collect();

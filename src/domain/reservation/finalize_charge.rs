@@ -66,11 +66,11 @@ json_object! {
         pub service_address_level2: Option<Text> = "serviceAddressLevel2" personal Address,
         /// The narrowest level.
         pub service_address_level3: Option<Text> = "serviceAddressLevel3" personal Address,
-        /// The day on which the price was quoted.
+        /// The day on which the price was quoted: `capturedOn`, or before.
         pub quoted_on: Date = "quotedOn",
         /// The price of the service.
         pub service_price_krw: AtLeast<0> = "servicePriceKrw",
-        /// The part of it that no voucher carries.
+        /// The part of it that no voucher carries: at most `servicePriceKrw`.
         pub own_price_krw: AtLeast<0> = "ownPriceKrw",
         /// Additional services.
         pub additional_service_charge_krw: Option<AtLeast<0>> = "additionalServiceChargeKrw",
