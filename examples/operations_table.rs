@@ -100,7 +100,9 @@ finds the faults in the log, at `RUST_LOG=carebook=debug`, under the `X-Request-
 const FACTS_INTRODUCTION: &str = "
 ## Facts
 
-The field `facts` of each kind, besides `kind`, `id` and `revision`.
+A fact is an object of `kind`, one of those below; `id`, a text of 1 to 512 characters, not blank, with the form that its
+kind gives it; `revision`, an integer from 1 to 4611686018427387904 (2^62), as the system that owns the fact counts; and
+`facts`, whose fields are in the table of the kind.
 ";
 
 const METRICS_INTRODUCTION: &str = "

@@ -17,7 +17,7 @@ rejections! {
     pub enum Reason {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
-            "Only an actor with the permission outbox:manage may manage messages.",
+            "Only headquarters and system workflows with outbox:manage may manage messages.",
         /// There is none.
         MessageNotFound = Missing "message_not_found" []
             "There is no message of this number.",

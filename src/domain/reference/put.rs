@@ -188,7 +188,7 @@ pub struct Envelope {
 }
 
 /// The revision of a fact: from 1 to 2^62, so that another 2^62 commits can follow here.
-struct FactRevision(Revision);
+pub(in crate::domain) struct FactRevision(Revision);
 
 /// Maximum revision with which a fact can come in.
 const FACT_REVISION_MAX: i64 = 1 << 62;

@@ -100,7 +100,9 @@ pub(super) fn parameters() -> Map<String, Value> {
             "dryRun",
             json!({
                 "name": "dryRun", "in": "query", "required": false,
-                "description": "Everything is checked as for a real command, and nothing is committed.",
+                "description": "Everything is checked as for a real command, and nothing is committed. Any other \
+                                spelling of the name, such as `dryrun`, is not looked at, and the command is carried \
+                                out: only a response with `Carebook-Dry-Run: true` was a dry run.",
                 "schema": {"type": "string", "enum": ["true"]},
             }),
         ),

@@ -205,6 +205,13 @@ fn a_fact_of_each_kind_has_a_name_as_it_comes_in_and_as_it_is_read() {
             let said = pascal(&kind.replace('-', "_"));
             assert_eq!(name, format!("{said}Fact{end}"));
             assert!(facts.ends_with(&format!("/{said}Facts{end}")), "{facts}");
+            // Commits advance a stored one beyond the bound of those that come in.
+            let revision = &fact["properties"]["revision"];
+            let most = (end == "ToPut").then_some(1_i64 << 62);
+            assert_eq!(
+                (revision["minimum"].as_i64(), revision["maximum"].as_i64()),
+                (Some(1), most)
+            );
             kinds.insert(kind);
         }
         let known: BTreeSet<_> = crate::catalogue::FACTS
@@ -453,6 +460,9 @@ fn the_document_says_what_to_send_again_and_what_is_known_of_it() {
 #[test]
 fn a_dry_run_can_be_asked_of_the_operations_of_the_service_alone() {
     let document = document();
+    let parameter = &document["components"]["parameters"]["dryRun"];
+    let says = parameter["description"].as_str().unwrap();
+    assert!(says.contains("`dryrun`, is not looked at"), "{says}");
     for (path, method, operation) in operations(&document) {
         let is_of_the_service = OPERATIONS
             .iter()
