@@ -296,6 +296,7 @@ struct Problem {
     kind: Option<String>,
     id: Option<Ident>,
     result: FactResult,
+    /// What is wrong with one that is `invalid`, and why one is in `conflict`.
     field_errors: Vec<Fault>,
 }
 
