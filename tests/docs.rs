@@ -102,6 +102,29 @@ fn the_table_of_operations_is_the_catalogue_s() {
     is_as_printed(file, &page);
 }
 
+#[test]
+fn the_page_of_operations_has_every_route_and_every_status_of_reads_and_lists() {
+    let document = openapi::document();
+    let page = operations_table::page();
+    let paths = document["paths"].as_object().unwrap();
+    for path in paths.keys() {
+        let first = path.split('/').nth(1).unwrap();
+        assert!(page.contains(&format!("/{first}")), "{path}");
+    }
+    for (tag, heading) in [("Reads", "\n## Reads\n"), ("Lists", "\n## Lists\n")] {
+        let (_, section) = page.split_once(heading).unwrap();
+        let (section, _) = section.split_once("\n| ").unwrap();
+        let operations = paths
+            .values()
+            .flat_map(|path| path.as_object().unwrap().values());
+        for operation in operations.filter(|operation| operation["tags"][0] == tag) {
+            for status in operation["responses"].as_object().unwrap().keys() {
+                assert!(section.contains(status.as_str()), "{tag}: {status}");
+            }
+        }
+    }
+}
+
 /// Rules between fields: the section of the page, the field, and the end of what is said of it.
 const RULES: &[(&str, &str, &str)] = &[
     ("### 5.", "scope.sourceEvidenceKeys", "each key once"),
