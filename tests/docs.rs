@@ -262,12 +262,65 @@ fn the_example_of_a_file_of_settings_has_every_flag_and_is_accepted() {
     assert_eq!(checked.status.code(), Some(0), "{checked:?}");
 }
 
-#[test]
-fn the_package_has_the_pages_that_the_runbook_leads_to() {
+/// The pages that the package has.
+fn packaged() -> Vec<String> {
     let build = text("packaging/debian/build");
     let (_, listed) = build.split_once("\nfor page in ").unwrap();
     let (listed, _) = listed.split_once("; do\n").unwrap();
-    let listed: Vec<_> = listed.split_whitespace().collect();
+    let words = listed.split_whitespace().filter(|word| *word != "\\");
+    words.map(str::to_owned).collect()
+}
+
+#[test]
+fn each_relative_link_of_an_installed_page_leads_to_what_is_installed() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, content: &str| {
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, content).unwrap();
+    };
+    let pages = packaged().into_iter().map(|page| format!("docs/{page}.md"));
+    let pages: Vec<_> = pages.chain(["README.md".to_owned()]).collect();
+    for page in &pages {
+        put(page, &text(page));
+    }
+    // Installed beside them.
+    for file in [
+        "copyright",
+        "changelog.gz",
+        "prometheus/carebook.rules.yml",
+        "grafana/carebook.json",
+    ] {
+        put(file, "");
+    }
+    let rewritten = std::process::Command::new("bash")
+        .arg(root().join("packaging/debian/links"))
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    assert!(rewritten.status.success(), "{rewritten:?}");
+    let mut checked = 0;
+    for page in &pages {
+        let file = folder.path().join(page);
+        let content = std::fs::read_to_string(&file).unwrap();
+        assert!(content.lines().count() > 10, "{page}");
+        for link in content.split("](").skip(1) {
+            let target = link.split([')', '#']).next().unwrap();
+            let is_elsewhere = target.contains("://") || target.starts_with('/');
+            if !is_elsewhere && !target.is_empty() {
+                let leads_to = file.parent().unwrap().join(target);
+                assert!(leads_to.exists(), "{page}: {target}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 100, "{checked} links");
+    assert!(text("packaging/debian/build").contains("packaging/debian/links\" \"$doc\""));
+}
+
+#[test]
+fn the_package_has_the_pages_that_the_runbook_leads_to() {
+    let listed = packaged();
     let runbook = text("docs/runbook.md");
     let links = runbook.split("](").skip(1);
     let pages = links.filter_map(|link| Some(link.split_once(".md")?.0));
@@ -276,9 +329,10 @@ fn the_package_has_the_pages_that_the_runbook_leads_to() {
         .collect();
     assert!(pages.len() > 5, "{pages:?}");
     for page in pages {
-        assert!(listed.contains(&page), "{page} is not in the package");
+        let is_there = listed.iter().any(|known| known == page);
+        assert!(is_there, "{page} is not in the package");
     }
-    for page in listed.into_iter().filter(|word| *word != "\\") {
+    for page in listed {
         let file = root().join(format!("docs/{page}.md"));
         assert!(file.is_file(), "{page}");
     }
