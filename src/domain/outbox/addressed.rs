@@ -65,3 +65,15 @@ pub(super) fn ladder() -> Ladder {
             })
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_manage_messages_is_told_who_may() {
+        let refusal = Rejection::from(Reason::NotPermitted);
+        let who = "headquarters and system workflows with outbox:manage";
+        assert!(refusal.message.contains(who), "{}", refusal.message);
+    }
+}
