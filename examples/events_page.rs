@@ -90,13 +90,13 @@ client that meets another `source` begins without `after`, and reads anew what i
 kept; one in the future, or a malformed one, is 400. A
 [standby](cluster.md#standbys) cannot know the future from what it does not have yet: it waits for up to five seconds,
 as for `Carebook-Min-Position`, and then answers 503 `position_not_reached`. The same goes for streams. While
-128 MiB of large answers are being sent, or 64 MiB and more than 8 MiB of them to the same subject, a page of more than
-16 KiB is 429: ask again, or for fewer events.
+128 MiB of large answers are being sent, or 64 MiB and more than 8 MiB of them to the same user (the token's `sub`), a
+page of more than 16 KiB is 429: ask again, or for fewer events.
 
 Readers at the end of the log share what is read of it. For a reader further behind, the log is read separately: two such
-readings at a time, each of up to 10,000 commits or 4 MiB, and the subjects take turns. So a subject with hundreds of
-readers who catch up delays another subject by one reading, and delays neither readers at the end nor webhooks nor
-NATS. 1,024 requests of a subject may wait for a reading and 4,096 in all; further ones are 429
+readings at a time, each of up to 10,000 commits or 4 MiB, and the users take turns, so one with hundreds of
+readers who catch up delays another by one reading, and delays neither readers at the end nor webhooks nor
+NATS. 1,024 requests of a user may wait for a reading and 4,096 in all; further ones are 429
 `overloaded` with `Retry-After`. A stream that is open waits for its turns.
 
 ## Stream

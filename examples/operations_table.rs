@@ -58,9 +58,11 @@ directory all side effects are completed in the commit.
 const READS_INTRODUCTION: &str = "\
 ## Reads
 
-All `GET`, with a token. 200 with an `ETag`; 304 for a matching `If-None-Match`; 401; 403
-`actor_inactive` and `actor_withdrawn`; 404 `not_found` for what does not exist and for what the
-actor may not see; 503 `service_unavailable` when the log has failed. A read's own 403 is `permission_denied`.
+All `GET`, with a token. 200 with an `ETag`; 304 for a matching `If-None-Match`; 400 `request_invalid` for a
+query that is not valid; 401; 403 `actor_inactive` and `actor_withdrawn`; 404 `not_found` for what does not
+exist and for what the actor may not see; 410 `revision_gone`, of a read with a [history](history.md); 429
+`overloaded`; 500 `internal_error`; 503 `service_unavailable` when the log has failed, and
+`position_not_reached`. A read's own 403 is `permission_denied`.
 
 | read | path | shape of problems |
 |---|---|---|
@@ -71,17 +73,20 @@ const LISTS_INTRODUCTION: &str = "\
 
 All `GET`, with a token; [lists.md](lists.md) says how to page through them. 200, also where there is
 nothing to show; 304; 400 `request_invalid` for a query that is not valid; 401; 403 `actor_inactive` and
-`actor_withdrawn`; 429 `overloaded`; 503. An item is the body that the read gives.
+`actor_withdrawn`; 429 `overloaded`; 500 `internal_error`; 503 `service_unavailable` and
+`position_not_reached`. An item is the body that the read gives.
 
 | list | path | of what | filters |
 |---|---|---|---|
 ";
 
 const BESIDE: &str = "\
-Beside them: `POST /reference-facts` (a batch of facts), `GET /events` ([events.md](events.md)), `GET /healthz` (the process runs),
-`GET /readyz` (commands are accepted; else 503) and `GET /metrics` (Prometheus' text format), the last
-three without a token. With `--internal-listen`, `/metrics` and the operations without a token are on
-that listener alone.
+Beside them, with a token: `GET {read path}/history` ([history.md](history.md)), `POST /reference-facts` (a batch
+of facts), `GET /events` ([events.md](events.md)), `/webhook-subscriptions` and what is below it
+([webhooks.md](webhooks.md)), `/outbox` and what is below it ([messages.md](messages.md)). Without a token:
+`GET /healthz` (the process runs), `GET /readyz` (commands are accepted; else 503), `GET /metrics` (Prometheus'
+text format), `GET /openapi.json` and `GET /docs` ([api.md](api.md)). With `--internal-listen`, `/metrics` and the
+operations without a token are on that listener alone.
 ";
 
 const REQUESTS_INTRODUCTION: &str = "
@@ -101,7 +106,9 @@ finds the faults in the log, at `RUST_LOG=carebook=debug`, under the `X-Request-
 const FACTS_INTRODUCTION: &str = "
 ## Facts
 
-The field `facts` of each kind, besides `kind`, `id` and `revision`.
+A fact is an object of `kind`, one of those below; `id`, a text of 1 to 512 characters, not blank, with the form that its
+kind gives it; `revision`, an integer from 1 to 4611686018427387904 (2^62), as the system that owns the fact counts; and
+`facts`, whose fields are in the table of the kind.
 ";
 
 const METRICS_INTRODUCTION: &str = "

@@ -103,6 +103,123 @@ fn the_table_of_operations_is_the_catalogue_s() {
 }
 
 #[test]
+fn the_page_of_operations_has_every_route_and_every_status_of_reads_and_lists() {
+    let document = openapi::document();
+    let page = operations_table::page();
+    let paths = document["paths"].as_object().unwrap();
+    for path in paths.keys() {
+        let first = path.split('/').nth(1).unwrap();
+        assert!(page.contains(&format!("/{first}")), "{path}");
+    }
+    for (tag, heading) in [("Reads", "\n## Reads\n"), ("Lists", "\n## Lists\n")] {
+        let (_, section) = page.split_once(heading).unwrap();
+        let (section, _) = section.split_once("\n| ").unwrap();
+        let operations = paths
+            .values()
+            .flat_map(|path| path.as_object().unwrap().values());
+        for operation in operations.filter(|operation| operation["tags"][0] == tag) {
+            for status in operation["responses"].as_object().unwrap().keys() {
+                assert!(section.contains(status.as_str()), "{tag}: {status}");
+            }
+        }
+    }
+}
+
+/// Rules between fields: the section of the page, the field, and the end of what is said of it.
+const RULES: &[(&str, &str, &str)] = &[
+    ("### 5.", "scope.sourceEvidenceKeys", "each key once"),
+    (
+        "### 8.",
+        "lineAcknowledgements[].lineAcknowledgementId",
+        "each once in a request",
+    ),
+    (
+        "### 8.",
+        "lineAcknowledgements[].settlementLineKey",
+        "each once in a request",
+    ),
+    (
+        "### 8.",
+        "lineAcknowledgements[].acknowledgedByActorProfileId",
+        "the `actorProfileId` of the request",
+    ),
+    (
+        "### 8.",
+        "lineAcknowledgements[].acknowledgedAt",
+        "at most 5 minutes ahead of the service's clock",
+    ),
+    (
+        "### 8.",
+        "interOfficeAcknowledgement",
+        "required for a statement of the kind `inter_office_service_handoff`, not allowed for any other",
+    ),
+    (
+        "### 8.",
+        "interOfficeAcknowledgement.acknowledgingBranchProfileId",
+        "the statement's",
+    ),
+    (
+        "### 8.",
+        "interOfficeAcknowledgement.serviceDeliveryBranchProfileId",
+        "the acknowledging one, if this is its side",
+    ),
+    (
+        "### 8.",
+        "interOfficeAcknowledgement.customerRelationshipBranchProfileId",
+        "the acknowledging one, if this is its side",
+    ),
+    (
+        "### 8.",
+        "interOfficeAcknowledgement.actorProfileId",
+        "the `actorProfileId` of the request",
+    ),
+    (
+        "### 8.",
+        "interOfficeAcknowledgement.projectedSettlementLineKeys",
+        "each `settlementLineKey` of `lineAcknowledgements`, and no other",
+    ),
+    (
+        "### 11.",
+        "occurredAt",
+        "at most 5 minutes ahead of the service's clock",
+    ),
+    (
+        "### 12.",
+        "occurredAt",
+        "at most 5 minutes ahead of the service's clock",
+    ),
+    ("### 13.", "quotedOn", "`capturedOn`, or before"),
+    ("### 13.", "ownPriceKrw", "at most `servicePriceKrw`"),
+    (
+        "### `reservation-financial-facts`",
+        "headquartersShareBasisPoints",
+        "together with the caregiver's at most 10,000",
+    ),
+    (
+        "### `regional-benefit-policy`",
+        "fixedKrw",
+        "exactly one of it and `basisPoints` is given",
+    ),
+    (
+        "### `regional-benefit-policy`",
+        "basisPoints",
+        "exactly one of it and `fixedKrw` is given",
+    ),
+];
+
+#[test]
+fn a_rule_between_fields_stands_at_the_field_that_a_fault_of_it_names() {
+    let page = operations_table::page();
+    for (section, field, rule) in RULES {
+        let (_, section) = page.split_once(&format!("\n{section}")).unwrap();
+        let row = section
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{field}` |")));
+        assert!(row.unwrap().ends_with(&format!(" {rule} |")), "{row:?}");
+    }
+}
+
+#[test]
 fn what_can_be_read_by_id_is_listed_but_for_what_the_page_of_lists_names() {
     let listed: Vec<_> = LISTS.iter().map(|row| row.read.name).collect();
     let by_id = READS.iter().filter(|row| row.path.contains('{'));
@@ -145,12 +262,65 @@ fn the_example_of_a_file_of_settings_has_every_flag_and_is_accepted() {
     assert_eq!(checked.status.code(), Some(0), "{checked:?}");
 }
 
-#[test]
-fn the_package_has_the_pages_that_the_runbook_leads_to() {
+/// The pages that the package has.
+fn packaged() -> Vec<String> {
     let build = text("packaging/debian/build");
     let (_, listed) = build.split_once("\nfor page in ").unwrap();
     let (listed, _) = listed.split_once("; do\n").unwrap();
-    let listed: Vec<_> = listed.split_whitespace().collect();
+    let words = listed.split_whitespace().filter(|word| *word != "\\");
+    words.map(str::to_owned).collect()
+}
+
+#[test]
+fn each_relative_link_of_an_installed_page_leads_to_what_is_installed() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, content: &str| {
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, content).unwrap();
+    };
+    let pages = packaged().into_iter().map(|page| format!("docs/{page}.md"));
+    let pages: Vec<_> = pages.chain(["README.md".to_owned()]).collect();
+    for page in &pages {
+        put(page, &text(page));
+    }
+    // Installed beside them.
+    for file in [
+        "copyright",
+        "changelog.gz",
+        "prometheus/carebook.rules.yml",
+        "grafana/carebook.json",
+    ] {
+        put(file, "");
+    }
+    let rewritten = std::process::Command::new("bash")
+        .arg(root().join("packaging/debian/links"))
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    assert!(rewritten.status.success(), "{rewritten:?}");
+    let mut checked = 0;
+    for page in &pages {
+        let file = folder.path().join(page);
+        let content = std::fs::read_to_string(&file).unwrap();
+        assert!(content.lines().count() > 10, "{page}");
+        for link in content.split("](").skip(1) {
+            let target = link.split([')', '#']).next().unwrap();
+            let is_elsewhere = target.contains("://") || target.starts_with('/');
+            if !is_elsewhere && !target.is_empty() {
+                let leads_to = file.parent().unwrap().join(target);
+                assert!(leads_to.exists(), "{page}: {target}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 100, "{checked} links");
+    assert!(text("packaging/debian/build").contains("packaging/debian/links\" \"$doc\""));
+}
+
+#[test]
+fn the_package_has_the_pages_that_the_runbook_leads_to() {
+    let listed = packaged();
     let runbook = text("docs/runbook.md");
     let links = runbook.split("](").skip(1);
     let pages = links.filter_map(|link| Some(link.split_once(".md")?.0));
@@ -159,9 +329,10 @@ fn the_package_has_the_pages_that_the_runbook_leads_to() {
         .collect();
     assert!(pages.len() > 5, "{pages:?}");
     for page in pages {
-        assert!(listed.contains(&page), "{page} is not in the package");
+        let is_there = listed.iter().any(|known| known == page);
+        assert!(is_there, "{page} is not in the package");
     }
-    for page in listed.into_iter().filter(|word| *word != "\\") {
+    for page in listed {
         let file = root().join(format!("docs/{page}.md"));
         assert!(file.is_file(), "{page}");
     }

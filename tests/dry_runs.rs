@@ -100,6 +100,42 @@ fn what_asks_for_a_dry_run_in_another_way_is_invalid_with_what_else_is() {
 }
 
 #[test]
+fn a_misspelt_dry_run_is_the_real_command_and_its_response_is_not_said_to_be_one() {
+    for row in OPERATIONS {
+        let stage = Stage::new();
+        let mut client = stage.client();
+        let mut good = Good::of(row, &stage);
+        let token = good.token(&stage);
+        let path = good.path.clone();
+        good.path = format!("{path}?dryrun=true");
+        let done = good.carried_out(&mut client, &token);
+        assert_eq!(done.header("carebook-dry-run"), None, "{}", row.name);
+        if row.key != carebook::catalogue::KeySource::None {
+            good.path = path;
+            let replayed = good.send(&mut client, &token, &good.body);
+            let header = replayed.header("idempotent-replayed");
+            assert_eq!(header, Some("true"), "{}", row.name);
+        }
+    }
+    for (page, words) in [
+        (
+            "docs/guide.md",
+            "(`?dryrun=true`) is not looked at, and the command is carried out",
+        ),
+        (
+            "docs/contract-choices.md",
+            "a misspelt one (`?dryrun=true`) is the real command.",
+        ),
+    ] {
+        let text = std::fs::read_to_string(page)
+            .unwrap()
+            .replace("\n  ", " ")
+            .replace('\n', " ");
+        assert!(text.contains(words), "{page}");
+    }
+}
+
+#[test]
 fn nothing_but_an_operation_has_dry_runs() {
     let theatre = theatre();
     let mut client = theatre.server.client();

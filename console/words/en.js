@@ -300,7 +300,7 @@ export const en = {
   'fault.out_of_range': 'The value is out of range.',
   'fault.not_allowed': 'The value is not allowed here.',
   'fault.not_unique': 'The value is given more than once.',
-  'fault.malformed_json': 'The body is not a well-formed JSON text.',
+  'fault.malformed_json': 'The body is not a JSON text in UTF-8 of at most 32 levels and 200,000 values.',
   'kind.statement': 'Statement',
   'kind.dataRoomRequest': 'Data-room request',
   'kind.branch': 'Branch',

@@ -300,7 +300,7 @@ export const ko = {
   'fault.out_of_range': '허용 범위를 벗어났습니다.',
   'fault.not_allowed': '여기에는 쓸 수 없는 값입니다.',
   'fault.not_unique': '같은 값이 여러 번 있습니다.',
-  'fault.malformed_json': '본문이 올바른 JSON이 아닙니다.',
+  'fault.malformed_json': '본문이 UTF-8 JSON이 아니거나 32단계 또는 값 200,000개를 넘습니다.',
   'kind.statement': '정산서',
   'kind.dataRoomRequest': '자료실 요청',
   'kind.branch': '지점',

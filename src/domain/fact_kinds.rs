@@ -13,8 +13,8 @@ use super::reference::kinds::{
     final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
     relationship, reservation_booking, reservation_financial_facts, settlement_account,
 };
-use super::reference::put::{AnyFactKind, FactsOf};
-use crate::base::json::Side;
+use super::reference::put::{AnyFactKind, FactRevision, FactsOf};
+use crate::base::json::{FromJson as _, Side};
 use crate::base::revision::Revision;
 use crate::domain::branch::office_profile::BranchOfficeProfile;
 use crate::domain::mother::state::MotherProfile;
@@ -83,7 +83,7 @@ pub fn fact_schemas(side: Side, schemas: &mut SchemaGenerator) -> FactSchemas {
             kind.shape().schema(side),
             schemas,
         );
-        let fact = fact_schema(*kind, facts);
+        let fact = fact_schema(*kind, facts, side);
         (
             kind.kind().name,
             named(format!("{name}Fact{end}"), fact, schemas),
@@ -116,7 +116,12 @@ fn capital(word: &str) -> String {
 }
 
 /// Returns the schema of a fact of this kind; `facts` is the schema of its facts.
-fn fact_schema(kind: &dyn AnyFactKind, facts: Value) -> Value {
+fn fact_schema(kind: &dyn AnyFactKind, facts: Value, side: Side) -> Value {
+    let revision = match side {
+        Side::Request => FactRevision::shape().schema(side),
+        // Commits here advance it beyond the bound of those that come in.
+        Side::Response => json!({"type": "integer", "format": "int64", "minimum": 1}),
+    };
     let mut id = kind.id_shape().schema(Side::Request);
     id["description"] = json!(kind.id());
     json!({
@@ -124,7 +129,7 @@ fn fact_schema(kind: &dyn AnyFactKind, facts: Value) -> Value {
         "properties": {
             "kind": {"type": "string", "const": kind.kind().name},
             "id": id,
-            "revision": {"type": "integer", "format": "int64", "minimum": 1},
+            "revision": revision,
             "facts": facts,
         },
         "required": ["kind", "id", "revision", "facts"],
@@ -193,7 +198,7 @@ mod tests {
         let mut random = SmallRng::seed_from_u64(crate::base::testing::seed());
         for kind in FACTS {
             let name = kind.kind().name;
-            let schema = fact_schema(*kind, json!({}))["properties"]["id"].clone();
+            let schema = fact_schema(*kind, json!({}), Side::Request)["properties"]["id"].clone();
             let validator = jsonschema::validator_for(&schema).unwrap();
             let (mut taken, mut refused) = (0, 0);
             for _ in 0..1_000 {

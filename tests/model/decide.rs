@@ -204,7 +204,7 @@ impl Model {
         )
     }
 
-    /// What becomes of a fact, and the faults of one that breaks its schema.
+    /// What becomes of a fact, and the faults of one that breaks its schema or conflicts with what is stored.
     fn put_fact(&mut self, fact: &Value) -> (&'static str, Vec<(&'static str, &'static str)>) {
         let (kind, id) = (s(fact, "kind"), s(fact, "id"));
         let revision = n(fact, "revision");
@@ -213,16 +213,8 @@ impl Model {
             return ("invalid", faults);
         }
         let facts = plain(&fact["facts"]);
-        if kind == "mother-profile" {
-            let other = self
-                .profiles
-                .iter()
-                .any(|profile| profile.owner == s(&facts, "ownerSubject") && profile.id != id);
-            if other {
-                return ("conflict", Vec::new());
-            }
-        }
-        if let Some(held) = self.fact(kind, id) {
+        let held = self.fact(kind, id);
+        if let Some(held) = held {
             if revision < held.revision {
                 return ("stale", Vec::new());
             }
@@ -230,11 +222,21 @@ impl Model {
                 if facts == held.facts {
                     return ("unchanged", Vec::new());
                 }
-                return ("conflict", Vec::new());
+                return ("conflict", vec![("facts", "not_allowed")]);
             }
-            if kind == "payment-change-adjustment" && self.captures.contains_key(id) {
-                return ("conflict", Vec::new());
+        }
+        if kind == "mother-profile" {
+            let other = self
+                .profiles
+                .iter()
+                .any(|profile| profile.owner == s(&facts, "ownerSubject") && profile.id != id);
+            if other {
+                return ("conflict", vec![("facts.ownerSubject", "not_unique")]);
             }
+        }
+        let is_paid = kind == "payment-change-adjustment" && self.captures.contains_key(id);
+        if held.is_some() && is_paid {
+            return ("conflict", vec![("revision", "not_allowed")]);
         }
         self.set_fact(kind, id, revision, facts.clone());
         match kind {

@@ -32,7 +32,7 @@ pub enum FaultCode {
     NotAllowed,
     /// An item, or a key, given more than once.
     NotUnique,
-    /// The body is not a JSON text.
+    /// The body is absent, not a JSON text in UTF-8, too deep, or has too many values.
     MalformedJson,
 }
 
@@ -78,7 +78,10 @@ impl FaultCode {
             Self::OutOfRange => ("out_of_range", "The value is out of range."),
             Self::NotAllowed => ("not_allowed", "The value is not allowed here."),
             Self::NotUnique => ("not_unique", "The value is given more than once."),
-            Self::MalformedJson => ("malformed_json", "The body is not a well-formed JSON text."),
+            Self::MalformedJson => (
+                "malformed_json",
+                "The body is not a JSON text in UTF-8 of at most 32 levels and 200,000 values.",
+            ),
         }
     }
 }
@@ -124,5 +127,20 @@ impl JsonSchema for Fault {
             },
             "required": ["fieldPath", "code", "message"]
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::json::{NESTING_MAX, VALUES_MAX};
+
+    #[test]
+    fn a_malformed_body_is_told_the_bounds_of_one() {
+        let says = FaultCode::MalformedJson.message();
+        let values = format!("{},{:03} values", VALUES_MAX / 1_000, VALUES_MAX % 1_000);
+        for bound in [format!("{NESTING_MAX} levels"), values] {
+            assert!(says.contains(&bound), "{says}");
+        }
     }
 }

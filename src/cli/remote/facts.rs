@@ -193,10 +193,11 @@ fn why_it_ended(ended: &Ended) -> String {
         CommandResult::OutcomeUnknown => "the log has failed".to_owned(),
         _ => "a fact could not be applied, because of an internal error".to_owned(),
     };
-    format!(
-        "{why}; {} facts were applied before and remain. Loading the whole file again is safe",
-        ended.applied
-    )
+    let before = match ended.applied {
+        1 => "1 fact was applied before and remains".to_owned(),
+        some => format!("{some} facts were applied before and remain"),
+    };
+    format!("{why}; {before}. Loading the whole file again is safe")
 }
 
 /// Puts the facts of `input`, one a line, in place, as a workflow of this machine's.

@@ -81,6 +81,18 @@ impl FieldError {
             false => format!("{}: {said}", printable(&self.field_path)),
         }
     }
+
+    /// Returns why a fact conflicts with what is stored.
+    fn of_a_conflict(&self) -> String {
+        let path = printable(&self.field_path);
+        match (self.field_path.as_str(), self.code.as_str()) {
+            ("facts", _) => "the same revision is stored with other facts".to_owned(),
+            ("revision", _) => "what is stored takes no later revision".to_owned(),
+            (_, "not_unique") => format!("{path}: another fact has this value"),
+            (_, "not_allowed") => format!("{path}: another value is stored, which never changes"),
+            _ => self.in_words(),
+        }
+    }
 }
 
 impl FactProblem {
@@ -92,7 +104,11 @@ impl FactProblem {
             let named: Vec<_> = named.into_iter().map(|name| printable(name)).collect();
             words = format!("{words}{}: ", named.join(" "));
         }
-        let faults: Vec<_> = self.field_errors.iter().map(FieldError::in_words).collect();
+        let told: fn(&FieldError) -> String = match self.result.as_str() {
+            "conflict" => FieldError::of_a_conflict,
+            _ => FieldError::in_words,
+        };
+        let faults: Vec<_> = self.field_errors.iter().map(told).collect();
         let why = match self.result.as_str() {
             _ if !faults.is_empty() => first_of(&faults),
             "stale" => "a later revision is stored".to_owned(),
@@ -171,6 +187,8 @@ mod tests {
 
     #[test]
     fn a_fact_that_was_not_applied_is_told_with_its_line_and_why() {
+        let conflict =
+            |path: &str, code: &str| json!({"fieldPath": path, "code": code, "message": "No."});
         let named = |result: &str, faults: &[Value]| json!({"index": 6, "kind": "actor", "id": "a-1", "result": result, "fieldErrors": faults});
         for (problem, words) in [
             (
@@ -181,6 +199,22 @@ mod tests {
                 named("conflict", &[]),
                 "line 7: actor a-1: conflict: the same revision is stored with other facts, or the fact \
                  conflicts with another",
+            ),
+            (
+                named("conflict", &[conflict("facts", "not_allowed")]),
+                "line 7: actor a-1: conflict: the same revision is stored with other facts",
+            ),
+            (
+                named("conflict", &[conflict("revision", "not_allowed")]),
+                "line 7: actor a-1: conflict: what is stored takes no later revision",
+            ),
+            (
+                named("conflict", &[conflict("facts.ownerSubject", "not_unique")]),
+                "line 7: actor a-1: conflict: facts.ownerSubject: another fact has this value",
+            ),
+            (
+                named("conflict", &[conflict("facts.ownerSubject", "not_allowed")]),
+                "line 7: actor a-1: conflict: facts.ownerSubject: another value is stored, which never changes",
             ),
             (
                 named("invalid", &[fault("facts.lifecycle")]),

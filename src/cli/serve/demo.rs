@@ -107,7 +107,7 @@ impl Demo {
         let mut lines = vec![String::new()];
         if self.is_temporary {
             lines.push(format!(
-                "# data directory (pass --data to keep one): {}",
+                "# data directory (pass --data to choose one): {}",
                 self.data.display()
             ));
         } else {

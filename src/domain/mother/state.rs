@@ -303,6 +303,8 @@ impl MotherProfile {
 impl FactHolder for MotherProfile {
     type Facts = MotherProfileFact;
 
+    const CONFLICT_AT: &'static str = "facts.ownerSubject";
+
     fn fact(&self) -> Option<(Revision, &MotherProfileFact)> {
         Some((self.fact_revision, &self.fact))
     }
@@ -515,7 +517,7 @@ mod tests {
     use super::samples::{fact, given_profile, mother};
     use super::*;
     use crate::domain::event::{Changed, PublicEvents as _};
-    use crate::domain::scenario::{Scenario, revision_of, with};
+    use crate::domain::scenario::{Scenario, Then, revision_of, with};
 
     fn profile(scenario: &Scenario) -> MotherProfile {
         scenario.state(&["profile-1"]).unwrap()
@@ -680,19 +682,20 @@ mod tests {
     fn a_subject_has_one_profile_and_a_profile_one_owner_for_good() {
         let mut scenario = Scenario::new();
         given_profile(&mut scenario);
-        assert_eq!(
-            scenario
-                .put_fact("mother-profile", "profile-2", 1, fact())
-                .code(),
-            "conflict"
-        );
+        let at_the_owner = |then: Then, code: &'static str| {
+            let refusal = then.refusal();
+            let faults = refusal.faults.iter();
+            let faults: Vec<_> = faults
+                .map(|fault| (fault.path.as_str(), fault.code.as_str()))
+                .collect();
+            assert_eq!(refusal.code, "conflict");
+            assert_eq!(faults, [("facts.ownerSubject", code)]);
+        };
+        let second = scenario.put_fact("mother-profile", "profile-2", 1, fact());
+        at_the_owner(second, "not_unique");
         let other = with(&fact(), &[("ownerSubject", "mother-2".into())]);
-        assert_eq!(
-            scenario
-                .put_fact("mother-profile", "profile-1", 2, other.clone())
-                .code(),
-            "conflict"
-        );
+        let then = scenario.put_fact("mother-profile", "profile-1", 2, other.clone());
+        at_the_owner(then, "not_allowed");
         assert_eq!(profile(&scenario).fact_revision.number(), 1);
         // The refused facts have not taken the owner's unique key.
         scenario.fact("mother-profile", "profile-2", 1, other);

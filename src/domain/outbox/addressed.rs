@@ -17,7 +17,7 @@ rejections! {
     pub enum Reason {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
-            "Only an actor with the permission outbox:manage may manage messages.",
+            "Only headquarters and system workflows with outbox:manage may manage messages.",
         /// There is none.
         MessageNotFound = Missing "message_not_found" []
             "There is no message of this number.",
@@ -64,4 +64,16 @@ pub(super) fn ladder() -> Ladder {
                 message.unsettled = None;
             })
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_manage_messages_is_told_who_may() {
+        let refusal = Rejection::from(Reason::NotPermitted);
+        let who = "headquarters and system workflows with outbox:manage";
+        assert!(refusal.message.contains(who), "{}", refusal.message);
+    }
 }

@@ -85,7 +85,8 @@ rejections! {
     pub enum Reason {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
-            "Only the head office's administrators of payments may operate the payment gateway.",
+            "Only headquarters administrators and finance operators of headquarters with payment:administer may operate \
+             the payment gateway.",
         /// The revision is stale.
         RevisionStale = Conflict "revision_stale" ["expectedRevision"]
             "The expected revision is not the current one: read again, then decide.",
@@ -762,6 +763,25 @@ mod tests {
             fingerprint.to_hex(),
             "cde53542f96bd6bd83317817193dd09addffe3110f172524254a47866f48d60f"
         );
+    }
+
+    #[test]
+    fn who_is_refused_is_told_which_kinds_and_which_permission_it_takes() {
+        let mut service = service();
+        service.acting(Actor {
+            permissions: vec![PAYMENT_ADMINISTER.into()],
+            ..actor(ActorKind::BranchFinanceOperator, "operator-1")
+        });
+        let refusal = service
+            .when(NAME, &[], &body("search_payments", 0))
+            .refusal();
+        for words in [
+            "headquarters administrators",
+            "finance operators of headquarters",
+            PAYMENT_ADMINISTER,
+        ] {
+            assert!(refusal.message.contains(words), "{}", refusal.message);
+        }
     }
 
     #[test]

@@ -40,7 +40,7 @@ json_object! {
         pub handoff_order: AtLeast<1> = "handoffOrder",
         /// The caregiver, where named.
         pub caregiver_id: Option<CaregiverId> = "caregiverId",
-        /// When the deposit was made.
+        /// When the deposit was made: at most 5 minutes ahead of the service's clock.
         pub occurred_at: Timestamp = "occurredAt",
         /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",

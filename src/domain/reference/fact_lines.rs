@@ -296,6 +296,7 @@ struct Problem {
     kind: Option<String>,
     id: Option<Ident>,
     result: FactResult,
+    /// What is wrong with one that is `invalid`, and why one is in `conflict`.
     field_errors: Vec<Fault>,
 }
 
@@ -303,13 +304,14 @@ struct Problem {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "FactSummary")]
 pub struct Summary {
-    /// How many facts were applied.
+    /// How many facts were applied: there was no such fact, or one of a lower revision.
     pub applied: u64,
-    /// How many were stored already.
+    /// How many were stored already, at the same revision with the same content.
     pub unchanged: u64,
-    /// Of how many a later revision is stored.
+    /// Of how many a higher revision is stored.
     pub stale: u64,
-    /// How many conflict with what is stored.
+    /// How many conflict with what is stored: the same revision has other content, or the fact may not take the
+    /// place of another.
     pub conflict: u64,
     /// How many break their kind's schema.
     pub invalid: u64,

@@ -205,6 +205,10 @@ pub trait FactHolder: Resource {
     /// The kind of the facts that it receives.
     type Facts: FactKind;
 
+    /// The path of the field that is at fault, within the fact, where another resource has its unique key or where
+    /// [`FactHolder::put`] refuses it.
+    const CONFLICT_AT: &'static str = "facts";
+
     /// Returns the current fact with its revision, if there is one.
     fn fact(&self) -> Option<(Revision, &Self::Facts)>;
 

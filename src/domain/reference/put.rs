@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::{FactHolder, FactKind};
 use crate::base::digest::Digest;
-use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
+use crate::base::json::{Fault, FaultCode, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::domain::erased::AnyCommand;
@@ -44,6 +44,15 @@ impl FactResult {
 
     fn refusal(self) -> Rejection {
         Rejection::new(Class::Conflict, self.as_str(), "The fact was not applied.")
+    }
+}
+
+/// Returns the rejection of a fact that conflicts with what is stored, with the fault that says why.
+fn conflict_at(path: &str, code: FaultCode) -> Rejection {
+    let path = path.to_owned();
+    Rejection {
+        faults: vec![Fault { path, code }],
+        ..FactResult::Conflict.refusal()
     }
 }
 
@@ -156,7 +165,7 @@ impl<H: FactHolder> Report for PutFact<H> {
                 return Ok(Decision::Answer(to_json(&FactResult::Unchanged)));
             }
             if revision == self.revision {
-                return Err(FactResult::Conflict.refusal());
+                return Err(conflict_at("facts", FaultCode::NotAllowed));
             }
         }
         let own = self.resource();
@@ -167,10 +176,10 @@ impl<H: FactHolder> Report for PutFact<H> {
                 .is_some_and(|holder| holder != own)
         };
         if Report::unique_keys(self).iter().any(taken) {
-            return Err(FactResult::Conflict.refusal());
+            return Err(conflict_at(H::CONFLICT_AT, FaultCode::NotUnique));
         }
         let Some(event) = H::put(state, &self.id, self.revision, &self.facts) else {
-            return Err(FactResult::Conflict.refusal());
+            return Err(conflict_at(H::CONFLICT_AT, FaultCode::NotAllowed));
         };
         Commit::new(state, event, context.at).answer(to_json(&FactResult::Applied))
     }
@@ -189,7 +198,7 @@ pub struct Envelope {
 }
 
 /// The revision of a fact: from 1 to 2^62, so that another 2^62 commits can follow here.
-struct FactRevision(Revision);
+pub(in crate::domain) struct FactRevision(Revision);
 
 /// Maximum revision with which a fact can come in.
 const FACT_REVISION_MAX: i64 = 1 << 62;

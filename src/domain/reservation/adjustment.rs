@@ -289,6 +289,9 @@ impl PaymentChangeAdjustment {
 impl FactHolder for PaymentChangeAdjustment {
     type Facts = PaymentChangeAdjustmentFact;
 
+    // It takes no later revision, whatever that says.
+    const CONFLICT_AT: &'static str = "revision";
+
     fn fact(&self) -> Option<(Revision, &PaymentChangeAdjustmentFact)> {
         Some((self.fact_revision, &self.fact))
     }
@@ -489,6 +492,8 @@ mod tests {
             let cancelled = [("adjustmentStatus", json!("cancelled"))];
             assert_eq!(put(&mut service, revision, &cancelled).code(), "conflict");
         }
+        let faults = put(&mut service, 4, &[]).faults();
+        assert_eq!(faults, [("revision".to_owned(), "not_allowed")]);
         assert_eq!(put(&mut service, 3, &[]).answered(), "unchanged");
         assert_eq!(put(&mut service, 2, &[]).code(), "stale");
         assert_eq!(state(&service), paid);

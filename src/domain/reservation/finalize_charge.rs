@@ -3,8 +3,9 @@
 //!
 //! Resource: the booking's financial lifecycle. The charge's own identifier is the key, unique in
 //! the whole service: with other facts it is `charge_snapshot_reused`; another identifier finalizes
-//! anew. Rejections, in the order tested: the facts by which the booking's charge is shared are
-//! unknown (404); the identifier is that of the booking's present charge, under a key that is forgotten
+//! anew. Rejections, in the order tested: the request comes from a page whose origin may not send it
+//! (`header.Origin`, invalid; it comes alone, before the body is read); the facts by which the booking's
+//! charge is shared are unknown (404); the identifier is that of the booking's present charge, under a key that is forgotten
 //! by now (409); a sum exceeds 64 bits with the benefit (invalid; one that does so without it is refused
 //! with the request's shape). Where keys are forgotten, the identifier of an earlier charge, which
 //! another one has followed, finalizes a charge again, and so does that of another booking's charge.
@@ -66,11 +67,11 @@ json_object! {
         pub service_address_level2: Option<Text> = "serviceAddressLevel2" personal Address,
         /// The narrowest level.
         pub service_address_level3: Option<Text> = "serviceAddressLevel3" personal Address,
-        /// The day on which the price was quoted.
+        /// The day on which the price was quoted: `capturedOn`, or before.
         pub quoted_on: Date = "quotedOn",
         /// The price of the service.
         pub service_price_krw: AtLeast<0> = "servicePriceKrw",
-        /// The part of it that no voucher carries.
+        /// The part of it that no voucher carries: at most `servicePriceKrw`.
         pub own_price_krw: AtLeast<0> = "ownPriceKrw",
         /// Additional services.
         pub additional_service_charge_krw: Option<AtLeast<0>> = "additionalServiceChargeKrw",

@@ -56,7 +56,8 @@ json_object! {
         pub reason: Nullable<Text> = "reason" personal FreeText,
         /// The lines acknowledged.
         pub line_acknowledgements: NonEmpty<LineAcknowledgement> = "lineAcknowledgements",
-        /// The facts of a handoff between branches.
+        /// The facts of a handoff between branches: required for a statement of the kind
+        /// `inter_office_service_handoff`, not allowed for any other.
         pub inter_office_acknowledgement: Option<InterOfficeAcknowledgement> = "interOfficeAcknowledgement",
     }
 }

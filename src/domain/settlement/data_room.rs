@@ -106,7 +106,7 @@ json_object! {
         pub external_recipient_code: Nullable<Ident> = "externalRecipientCode" personal FreeText,
         /// The oldest revision of the data set that will do.
         pub source_dataset_revision: AtLeast<1> = "sourceDatasetRevision",
-        /// The evidence.
+        /// The evidence; each key once.
         pub source_evidence_keys: EvidenceKeys = "sourceEvidenceKeys",
     }
     rules period_in_order(Fields)

@@ -139,15 +139,15 @@ json_object! {
 json_object! {
     /// One line of a statement that the branch acknowledges.
     pub struct LineAcknowledgement {
-        /// The acknowledgement's identifier.
+        /// The acknowledgement's identifier; each once in a request.
         pub line_acknowledgement_id: Ident = "lineAcknowledgementId",
-        /// The line.
+        /// The line; each once in a request.
         pub settlement_line_key: Ident = "settlementLineKey",
         /// What the line is about.
         pub settlement_line_kind: SettlementLineKind = "settlementLineKind",
-        /// Who acknowledges.
+        /// Who acknowledges: the `actorProfileId` of the request.
         pub acknowledged_by_actor_profile_id: Ident = "acknowledgedByActorProfileId",
-        /// When.
+        /// When: at most 5 minutes ahead of the service's clock.
         pub acknowledged_at: Timestamp = "acknowledgedAt",
         /// The evidence.
         pub source_evidence_key: Option<Ident> = "sourceEvidenceKey",
@@ -165,21 +165,21 @@ json_object! {
         pub reservation_id: Ident = "reservationId",
         /// The side of the acknowledging branch.
         pub acknowledgement_side: AcknowledgementSide = "acknowledgementSide",
-        /// The acknowledging branch.
+        /// The acknowledging branch: the statement's.
         pub acknowledging_branch_profile_id: BranchProfileId = "acknowledgingBranchProfileId",
-        /// The branch that delivered the service.
+        /// The branch that delivered the service: the acknowledging one, if this is its side.
         pub service_delivery_branch_profile_id: BranchProfileId = "serviceDeliveryBranchProfileId",
-        /// The branch whose customer it was.
+        /// The branch whose customer it was: the acknowledging one, if this is its side.
         pub customer_relationship_branch_profile_id: BranchProfileId = "customerRelationshipBranchProfileId",
         /// The actor's kind.
         pub actor_kind: OnlyBranchManager = "actorKind",
-        /// The actor's profile.
+        /// The actor's profile: the `actorProfileId` of the request.
         pub actor_profile_id: Ident = "actorProfileId",
         /// The statement's revision as the branch saw it.
         pub expected_statement_revision: i64 = "expectedStatementRevision",
         /// The data set on which the lines were projected.
         pub dataset_revision: AtLeast<1> = "datasetRevision",
-        /// The lines projected.
+        /// The lines projected: each `settlementLineKey` of `lineAcknowledgements`, and no other.
         pub projected_settlement_line_keys: NonEmpty<Ident> = "projectedSettlementLineKeys",
     }
 }

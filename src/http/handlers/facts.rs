@@ -306,8 +306,13 @@ impl<'s> Going<'s> {
     }
 }
 
+/// Says how many facts were applied; `noun` is what they are called in the plural.
 fn before(applied: u64, noun: &str) -> String {
-    format!("{applied} {noun} were applied before that and remain. Sending all again is safe.")
+    let (noun, were, remain) = match applied {
+        1 => (noun.trim_end_matches('s'), "was", "remains"),
+        _ => (noun, "were", "remain"),
+    };
+    format!("{applied} {noun} {were} applied before that and {remain}. Sending all again is safe.")
 }
 
 fn ended_early(ended: Ended, noun: &str) -> Answer {
@@ -350,6 +355,19 @@ mod tests {
     use crate::engine::sample::engine;
     use crate::http::limits::response_room::{SMALL_BYTES_MAX, taken};
     use crate::http::request::bodies_budget;
+
+    #[test]
+    fn one_fact_that_was_applied_before_the_end_is_told_of_as_one() {
+        let after = "Sending all again is safe.";
+        for (applied, noun, told) in [
+            (0, "lines", "0 lines were applied before that and remain."),
+            (1, "lines", "1 line was applied before that and remains."),
+            (1, "facts", "1 fact was applied before that and remains."),
+            (2, "facts", "2 facts were applied before that and remain."),
+        ] {
+            assert_eq!(before(applied, noun), format!("{told} {after}"));
+        }
+    }
 
     #[test]
     fn the_large_answer_to_a_batch_counts_until_it_is_sent_and_its_sender_waits() {

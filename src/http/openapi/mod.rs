@@ -123,8 +123,11 @@ connection is closed; over HTTP/2 one that does not name exactly one host is 400
 An idempotency key belongs to one operation and one subject: the same request again gets the \
 stored response, with `Idempotent-Replayed: true`; another request under the same key is rejected.
 
+Without a response, and after 408, 429, 500 and 503, send the identical request under the same key, after \
+`Retry-After` seconds where it is given. After any other 4xx do not.
+
 A fresh demonstration (`carebook serve --demo`) carries out the examples of the operations, \
-in the order of `x-carebook-number`; `x-carebook-demo-actor` says with whose token.";
+in the order of `x-carebook-number`; `x-carebook-demo-actor` says with whose token (`finalize_charge` needs none).";
 
 /// Returns the key of a method in a path item.
 fn verb(method: &Method) -> String {

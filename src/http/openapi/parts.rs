@@ -100,7 +100,9 @@ pub(super) fn parameters() -> Map<String, Value> {
             "dryRun",
             json!({
                 "name": "dryRun", "in": "query", "required": false,
-                "description": "Everything is checked as for a real command, and nothing is committed.",
+                "description": "Everything is checked as for a real command, and nothing is committed. Any other \
+                                spelling of the name, such as `dryrun`, is not looked at, and the command is carried \
+                                out: only a response with `Carebook-Dry-Run: true` was a dry run.",
                 "schema": {"type": "string", "enum": ["true"]},
             }),
         ),
@@ -232,6 +234,28 @@ fn problem_name(
     (format!("{shape}{words}"), true)
 }
 
+/// Returns the description of a problem of this status with one of these codes.
+fn problem_says(status: u16, codes: &[&str]) -> &'static str {
+    match status {
+        400 | 422 => "The request is not valid, or cannot be carried out.",
+        401 => "The token is missing or invalid.",
+        403 => "The actor may not do this.",
+        404 => "It does not exist, or the actor may not see it.",
+        408 => "The body did not arrive in time; nothing was done.",
+        409 => "The request conflicts with the current state.",
+        410 => "It is no longer in the log.",
+        413 => "The body is too large.",
+        415 => "The media type of the body is not supported.",
+        429 => "The service is busy; nothing was done.",
+        500 => "An internal error; nothing was done.",
+        _ if codes.contains(&"outcome_unknown") => {
+            "The service is not available at present. With `outcome_unknown` the command may have \
+             been carried out: send the same request under the same key."
+        }
+        _ => "The service is not available at present.",
+    }
+}
+
 /// The description of an answer while it is built.
 struct InTheMaking {
     answer: Value,
@@ -327,21 +351,7 @@ impl Answers {
             }
             _ => {}
         }
-        let says = match status {
-            400 | 422 => "The request is not valid, or cannot be carried out.",
-            401 => "The token is missing or invalid.",
-            403 => "The actor may not do this.",
-            404 => "It does not exist, or the actor may not see it.",
-            408 => "The body did not arrive in time; nothing was done.",
-            409 => "The request conflicts with the current state.",
-            410 => "It is no longer in the log.",
-            413 => "The body is too large.",
-            415 => "The media type of the body is not supported.",
-            429 => "The service is busy; nothing was done.",
-            500 => "An internal error; nothing was done.",
-            _ => "The service is not available at present.",
-        };
-        self.success(status, says, None, &of);
+        self.success(status, problem_says(status, codes), None, &of);
         let (name, is_shared) = problem_name(&self.operation, self.problem, status, codes);
         if let Some(made) = self.answers.get_mut(&status) {
             made.shared = is_shared.then(|| name.clone());
@@ -355,6 +365,14 @@ impl Answers {
             for name in of {
                 made.answer["headers"][*name] = headers::reference(name);
             }
+        }
+    }
+
+    /// Describes the answer of this status in words of this operation, which shares it with no other then.
+    pub(super) fn says(&mut self, status: u16, says: &str) {
+        if let Some(made) = self.answers.get_mut(&status) {
+            made.answer["description"] = json!(says);
+            made.shared = None;
         }
     }
 

@@ -152,6 +152,10 @@ fn managed_list(special: Special, answers: &mut Answers, schemas: &mut Schemas) 
     parameters
 }
 
+/// What is said of each problem with which a batch of facts may end.
+const BEFORE_THE_END: &str = "Facts before that may have been applied: `message` says how many, where \
+                              that is known. Sending the whole batch again is safe.";
+
 fn put_facts(answers: &mut Answers, schemas: &mut Schemas) {
     let summary = schemas.of_types.subschema_for::<Summary>().to_value();
     let says = "How many facts had which result.";
@@ -173,6 +177,17 @@ fn put_facts(answers: &mut Answers, schemas: &mut Schemas) {
         503,
         &["service_unavailable", "not_the_writer", "outcome_unknown"],
     );
+    // A batch can end before all of its facts were looked at.
+    for (status, why) in [
+        (401, "The token is missing or invalid, or has expired."),
+        (403, "The actor may not do this, or may no longer."),
+        (408, "The body did not arrive in time."),
+        (429, "The service is busy."),
+        (500, "An internal error."),
+        (503, "The service is not available at present."),
+    ] {
+        answers.says(status, &format!("{why} {BEFORE_THE_END}"));
+    }
 }
 
 fn read_events(answers: &mut Answers, schemas: &mut Schemas) {

@@ -206,6 +206,13 @@ fn a_fact_of_each_kind_has_a_name_as_it_comes_in_and_as_it_is_read() {
             let said = pascal(&kind.replace('-', "_"));
             assert_eq!(name, format!("{said}Fact{end}"));
             assert!(facts.ends_with(&format!("/{said}Facts{end}")), "{facts}");
+            // Commits advance a stored one beyond the bound of those that come in.
+            let revision = &fact["properties"]["revision"];
+            let most = (end == "ToPut").then_some(1_i64 << 62);
+            assert_eq!(
+                (revision["minimum"].as_i64(), revision["maximum"].as_i64()),
+                (Some(1), most)
+            );
             kinds.insert(kind);
         }
         let known: BTreeSet<_> = FACTS.iter().map(|of| of.kind().name).collect();
@@ -416,8 +423,44 @@ fn who_needs_a_token_is_told_of_the_401_and_nobody_else() {
 }
 
 #[test]
+fn the_document_says_what_to_send_again_and_what_is_known_of_it() {
+    let document = document();
+    let says = document["info"]["description"].as_str().unwrap();
+    for rule in [
+        "Without a response, and after 408, 429, 500 and 503, send the identical request under the same key",
+        "After any other 4xx do not.",
+    ] {
+        assert!(says.contains(rule), "{rule}");
+    }
+    let (mut unknown, mut batches) = (0, 0);
+    for (path, method, operation) in operations(&document) {
+        for (status, answer) in operation["responses"].as_object().unwrap() {
+            let answer = resolved(&document, answer);
+            let says = answer["description"].as_str().unwrap();
+            let problem = resolved(&document, &answer["content"]["application/json"]["schema"]);
+            let codes = problem["properties"]["code"]["enum"].as_array();
+            let is_batch = operation["operationId"] == "put_reference_facts";
+            if is_batch && ["401", "403", "408", "429", "500", "503"].contains(&status.as_str()) {
+                assert!(!says.contains("nothing was done"), "{status}: {says}");
+                assert!(says.contains("may have been applied"), "{status}: {says}");
+                batches += 1;
+            } else if codes.is_some_and(|codes| codes.contains(&json!("outcome_unknown"))) {
+                let rule = "may have been carried out: send the same request under the same key.";
+                assert!(says.contains(rule), "{method} {path} {status}: {says}");
+                unknown += 1;
+            }
+        }
+    }
+    assert_eq!(batches, 6);
+    assert!(unknown > 20, "{unknown}");
+}
+
+#[test]
 fn a_dry_run_can_be_asked_of_the_operations_of_the_service_alone() {
     let document = document();
+    let parameter = &document["components"]["parameters"]["dryRun"];
+    let says = parameter["description"].as_str().unwrap();
+    assert!(says.contains("`dryrun`, is not looked at"), "{says}");
     for (path, method, operation) in operations(&document) {
         let is_of_the_service = OPERATIONS
             .iter()

@@ -85,7 +85,7 @@ fn each_fact_is_compared_with_what_the_store_has() {
         assert_eq!(
             answer.json()["problems"],
             json!([
-                problem(1, "conflict", json!([])),
+                problem(1, "conflict", fault("facts", "not_allowed")),
                 problem(2, "stale", json!([])),
                 problem(4, "stale", json!([])),
                 problem(5, "invalid", fault("revision", "out_of_range")),
@@ -351,7 +351,10 @@ fn an_owner_has_one_profile() {
     let mut client = stage.client();
     let answer = client.put_facts(&stage.workflow(), &[second]);
     assert_eq!(counts(&answer), [0, 0, 0, 1, 0]);
-    assert_eq!(answer.json()["problems"][0]["result"], "conflict");
+    let problem = &answer.json()["problems"][0];
+    assert_eq!(problem["result"], "conflict");
+    assert_eq!(problem["fieldErrors"][0]["fieldPath"], "facts.ownerSubject");
+    assert_eq!(problem["fieldErrors"][0]["code"], "not_unique");
 }
 
 #[test]

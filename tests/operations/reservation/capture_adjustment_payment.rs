@@ -111,7 +111,12 @@ fn a_payment_is_captured_whole_and_those_concerned_read_the_adjustment() {
     let fact = json!({"kind": "payment-change-adjustment", "id": "adjustment-2", "revision": 2,
         "facts": facts});
     let refused = client.put_facts(&stage.workflow(), &[stage.named(fact)]);
-    assert_eq!(refused.json()["conflict"], 1, "{refused:?}");
+    let told = refused.json();
+    assert_eq!(told["conflict"], 1, "{refused:?}");
+    assert_eq!(
+        told["problems"][0]["fieldErrors"][0]["fieldPath"],
+        "revision"
+    );
 }
 
 #[test]

@@ -100,22 +100,24 @@ Start a demonstration in one terminal:
 carebook serve --demo
 ```
 
-It prints its address and a token of each kind of actor as `export` lines, and then the steps
-below. Paste the `export` lines into a second terminal, and then a step at a time. Each step prints
-the response body, and the status on a line of its own. What a later step needs is kept in a
-shell variable; only `sh`, `curl` and `sed` are used.
+(From the sources: `cargo run --release -- serve --demo`.) It prints its address and a token of each
+kind of actor as `export` lines, and then the steps below. Paste the `export` lines into a second
+terminal, and then a step at a time. Each step prints the response body, and the status on a line of
+its own. What a later step needs is kept in a shell variable; only `sh`, `curl` and `sed` are used.
 
 Take the steps in their order, against a fresh demonstration: they name revisions, and
-revisions advance. Taken a second time, each of them is a replay: the same response again, with the
-header `Idempotent-Replayed: true`, and nothing is done twice.
+revisions advance. Taken a second time, a step that changes something is a replay, with the header
+`Idempotent-Replayed: true`: the stored response, with 200 instead of 201 in the steps 1, 22 and 23.
+Nothing is done twice. The numbers of operations are those of [operations.md](operations.md).
 ";
 
 const CONCLUSION: &str = "
 ## And then
 
-Stop the server, with Ctrl-C or `kill -9`, and start it again on its data directory (`--data DIR`,
-printed as the first comment): everything above is still there, and every replay gets the same
-response. `carebook verify --data DIR` checks the log and reports what is in it.
+Stop the server, with Ctrl-C or `kill -9`, and start it again with `carebook serve --demo --data DIR`,
+where DIR is its data directory, which it printed as a comment after the console's link: everything
+above is still there, and every replay gets the same response. `carebook verify --data DIR` checks the
+log and reports what is in it.
 ";
 
 #[cfg(test)]
@@ -127,6 +129,7 @@ mod tests {
 
     use super::step::in_single_quotes;
     use super::*;
+    use crate::catalogue::Success;
 
     fn steps() -> impl Iterator<Item = &'static Step> {
         PARTS.iter().flat_map(|part| part.steps)
@@ -138,6 +141,18 @@ mod tests {
         let known: BTreeSet<_> = OPERATIONS.iter().map(|row| row.tag).collect();
         assert_eq!(called.iter().copied().collect::<BTreeSet<_>>(), known);
         assert_eq!(called.len(), known.len());
+    }
+
+    #[test]
+    fn the_steps_whose_replay_has_another_status_are_named() {
+        let numbered = (1_u32..).zip(steps());
+        let others = numbered.filter(|(_, step)| {
+            let row = step.row();
+            row.is_some_and(|row| row.success == Success::CreatedOnce)
+        });
+        let others: Vec<_> = others.map(|(number, _)| number).collect();
+        assert_eq!(others, [1, 22, 23]);
+        assert!(INTRODUCTION.contains("200 instead of 201 in the steps 1, 22 and 23."));
     }
 
     #[test]

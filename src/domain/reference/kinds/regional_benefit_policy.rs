@@ -26,9 +26,9 @@ json_object! {
         pub effective_from: Date = "effectiveFrom",
         /// The last day on which it holds; null is without end.
         pub effective_until: Option<Date> = "effectiveUntil",
-        /// A fixed amount, in won.
+        /// A fixed amount, in won; exactly one of it and `basisPoints` is given.
         pub fixed_krw: Option<AtLeast<0>> = "fixedKrw",
-        /// A part of the service's price.
+        /// A part of the service's price; exactly one of it and `fixedKrw` is given.
         pub basis_points: Option<BasisPoints> = "basisPoints",
         /// The most that it grants, in won, of either kind.
         pub cap_krw: Option<AtLeast<0>> = "capKrw",

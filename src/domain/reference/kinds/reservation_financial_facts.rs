@@ -13,7 +13,7 @@ json_object! {
     pub struct ReservationFinancialFact {
         /// The caregiver's share.
         pub caregiver_share_basis_points: BasisPoints = "caregiverShareBasisPoints",
-        /// The headquarters' share.
+        /// The headquarters' share; together with the caregiver's at most 10,000.
         pub headquarters_share_basis_points: BasisPoints = "headquartersShareBasisPoints",
         /// The session in which the care was delivered.
         pub care_delivery_session_code: Option<Ident> = "careDeliverySessionCode",
