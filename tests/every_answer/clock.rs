@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use carebook::base::actor::ActorKind;
+use carebook::base::actor::{Actor, ActorKind};
+use carebook::base::time::Timestamp;
 use carebook::cli::runtime::on_lane;
 use carebook::cli::serve::demo::load_samples;
 use carebook::domain::example;
@@ -12,7 +13,7 @@ use carebook::engine::clock::Clock as _;
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-use super::{Asked, all};
+use super::{Asked, all, workflow};
 use crate::support::inside::{Inside, Wanted};
 use crate::support::{Answer, World, claims};
 
@@ -26,6 +27,11 @@ const JUDGED: [(u16, &str); 4] = [
     (11, "/occurredAt"),
     (12, "/occurredAt"),
 ];
+
+/// A token that is good by a clock that is ahead, too.
+fn long(world: &World, actor: &Actor) -> String {
+    world.key.sign(&claims(actor, 10 * 86_400)).unwrap()
+}
 
 /// A request of an operation whose body is judged by the clock.
 struct Judged {
@@ -43,7 +49,7 @@ impl Judged {
             let asked = asked.unwrap();
             let sender =
                 example::actor(asked.row.unwrap().operation.example().actor, &str::to_owned);
-            let token = world.key.sign(&claims(&sender, 10 * 86_400)).unwrap();
+            let token = long(world, &sender);
             let mut judged = Self {
                 asked,
                 place,
@@ -176,6 +182,59 @@ fn what_lies_ahead_of_the_clock_is_invalid_under_a_key_that_was_not_used() {
             judged.under("unused");
             judged.is_invalid(&judged.send(&inside).await, &[&path]);
         }
+    })
+    .unwrap();
+}
+
+#[test]
+fn an_earlier_body_is_judged_by_no_time_that_is_still_to_come() {
+    let world = World::new();
+    let inside = Inside::start(&world, Wanted::default());
+    load_samples(inside.engine()).unwrap();
+    on_lane(inside.engine(), async {
+        inside.clock.set_ahead(AHEAD / 2);
+        let tomorrow = inside.clock.now().to_string();
+        // This commit is ahead of the time, and so are those after it.
+        inside.clock.set_ahead(AHEAD);
+        let facts = json!({"publishedAt": tomorrow, "required": true, "current": true});
+        let fact =
+            json!({"kind": "consent-version", "id": "terms@1", "revision": 1, "facts": facts});
+        let put = inside.send_json(
+            "POST",
+            "/reference-facts",
+            &long(&world, &workflow("workflow-1")),
+            "facts",
+            Some(json!({"facts": [fact]})),
+        );
+        let put = put.await;
+        assert_eq!(put.json()["applied"], 1, "{put:?}");
+        inside.clock.set_ahead(Duration::ZERO);
+        let all = all();
+        let update = all
+            .iter()
+            .find(|asked| asked.row.is_some_and(|row| row.tag == 7));
+        let update = update.unwrap();
+        let actor = example::actor(ActorKind::Mother, &str::to_owned);
+        let token = long(&world, &actor);
+        is_done(&update.send(&inside, &token).await, false);
+        let read = async |query: &str| {
+            let path = format!("/mother/profile{query}");
+            let answer = inside.send_json("GET", &path, &token, "read", None).await;
+            assert_eq!(answer.status, 200, "{answer:?}");
+            answer
+        };
+        let present = read("").await;
+        assert_eq!(present.json()["profileCompleteness"], "complete");
+        let history = read("/history").await.json();
+        let last = &history["revisions"][0];
+        let at = Timestamp::parse(last["at"].as_str().unwrap());
+        assert!(at.unwrap() > inside.clock.now(), "{last}");
+        let then = read(&format!("?revision={}", last["revision"])).await;
+        assert_eq!(then.json(), present.json());
+        assert_eq!(then.header("etag"), present.header("etag"));
+        let mut changes = last["changes"].as_array().unwrap().iter();
+        let done = changes.find(|change| change["path"] == "profileCompleteness");
+        assert_eq!(done.unwrap()["after"], "complete", "{last}");
     })
     .unwrap();
 }
