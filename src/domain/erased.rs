@@ -126,6 +126,47 @@ impl<O: Operation> Erased<O> {
     }
 }
 
+/// A command that was refused for the time of its request alone ([`Reader::is_untimely`]). A clock that
+/// was ahead may have let it pass before, so its key is looked up as that of any command; whenever it is
+/// decided, it is refused.
+pub struct Untimely {
+    /// The command.
+    pub command: Box<dyn AnyCommand>,
+    /// Why it was refused.
+    pub refusal: Rejection,
+}
+
+impl AnyCommand for Untimely {
+    fn key(&self) -> Option<&str> {
+        self.command.key()
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        self.command.fingerprint()
+    }
+
+    fn key_reused(&self, actor: &Actor, view: &ReadView<'_>) -> Option<Vec<u8>> {
+        self.command.key_reused(actor, view)
+    }
+
+    fn target(&self, _: &Context<'_>) -> Option<Digest> {
+        None
+    }
+
+    fn unique_keys(&self, _: &Context<'_>) -> Vec<IndexKey> {
+        Vec::new()
+    }
+
+    fn decide(
+        &self,
+        _: Option<Digest>,
+        _: &mut AnyState,
+        _: &Context<'_>,
+    ) -> Result<AnyDecision, Rejection> {
+        Err(self.refusal.clone())
+    }
+}
+
 struct ErasedCommand<O: Operation> {
     operation: &'static str,
     command: O::Command,

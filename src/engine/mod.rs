@@ -64,7 +64,6 @@ use crate::base::time::Timestamp;
 use crate::domain::erased::AnyCommand;
 use crate::domain::event_id::EventId;
 use crate::domain::read::{Read, Representation};
-use crate::journal::counters::Marks;
 use crate::journal::replay::Recovered;
 use crate::journal::tables;
 
@@ -126,18 +125,6 @@ impl wal::Events for JournalEvents {
     }
 }
 
-/// Returns how long the service has run with the log, at `now`.
-fn reached(recovered: &mut Recovered, now: Timestamp) -> Timestamp {
-    let counters = &mut recovered.counters;
-    // A version that measured ages by the system's clock may have stored ages ahead of it when the clock was wrong:
-    // then ages continue from `now`.
-    if counters.marks.reached(now) > now {
-        counters.marks = Marks::default();
-        counters.marks.note(counters.position, now);
-    }
-    counters.marks.reached(now)
-}
-
 impl Engine {
     /// Starts the engine on an open log and the tables that were recovered from it, with one lane
     /// for each runtime.
@@ -163,7 +150,7 @@ impl Engine {
     pub fn start_as(
         role: Role,
         log: impl OpenLog,
-        mut recovered: Recovered,
+        recovered: Recovered,
         lanes: usize,
         limits: Limits,
         clock: Arc<dyn Clock>,
@@ -185,7 +172,8 @@ impl Engine {
         lanes.durable(journal.durable());
         lanes.append_to(&journal);
         list_births::place(&recovered.tables, &journal);
-        let reached = reached(&mut recovered, clock.now());
+        // Only differences count, so where it begins does not matter, and nothing is compared with the clock later.
+        let reached = recovered.counters.marks.reached(clock.now());
         let newest = journal.snapshots();
         let began = clock.steady();
         let shared = Arc::new(Shared {

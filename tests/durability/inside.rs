@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::digest::Digest;
-use carebook::base::json::{Json, Reader};
+use carebook::base::json::{FaultCode, Json, Reader};
 use carebook::base::time::Timestamp;
 use carebook::catalogue::{OPERATIONS, READS};
 use carebook::cli::open::Replaying;
 use carebook::cli::runtime::on_lane;
-use carebook::domain::erased::{AnyCommand, AnyDecision, AnyState};
+use carebook::domain::erased::{AnyCommand, AnyDecision, AnyState, Untimely};
 use carebook::domain::fact_kinds::FACTS;
 use carebook::domain::operation::{Context, Parts};
 use carebook::domain::read::{ReadRequest, Representation};
@@ -119,6 +119,38 @@ pub(super) async fn carry_out(engine: &Engine, body: &Value) -> CommandResult {
 
 fn is_done(reply: &CommandResult, as_replay: bool) -> bool {
     matches!(reply, CommandResult::Done { replay, .. } if *replay == as_replay)
+}
+
+/// Its key may be forgotten after it was looked up.
+#[test]
+fn a_command_refused_for_its_time_is_replayed_under_its_key_and_refused_when_it_is_decided() {
+    let world = World::new();
+    let disk = SimDisk::new();
+    let (engine, _) = engine(&disk).unwrap();
+    let body = world.deposit_request("S-1", "key-1");
+    let untimely = || {
+        let mut request = call(&engine, &body);
+        request.command = Box::new(Untimely {
+            command: call(&engine, &body).command,
+            refusal: Rejection::invalid_at("time", FaultCode::OutOfRange),
+        });
+        request
+    };
+    on_lane(&engine, async {
+        let refused = engine.execute(untimely(), engine.admit().unwrap()).await;
+        match refused {
+            CommandResult::Refused { rejection, .. } => {
+                assert_eq!(rejection.faults[0].path, "time");
+            }
+            other => panic!("{other:?}"),
+        }
+        let first = carry_out(&engine, &body).await;
+        assert!(is_done(&first, false), "{first:?}");
+        let again = engine.execute(untimely(), engine.admit().unwrap()).await;
+        assert!(is_done(&again, true), "{again:?}");
+    })
+    .unwrap();
+    engine.shut_down().unwrap();
 }
 
 /// A sender who hangs up does not end its command, so its key stays held: the same command again

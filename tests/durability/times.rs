@@ -203,3 +203,23 @@ fn a_commit_in_a_time_to_come_locks_nobody_out_and_is_told() {
     assert_eq!(status, 201, "{body}");
     assert!(body.to_string().contains("2036-11-17T"), "{body}");
 }
+
+#[test]
+fn ages_go_on_over_starts_whose_clock_was_set_back() {
+    let mut life = Life::new();
+    assert_eq!(life.deposit(&life.token(1, 3_600), "S-1", "key-1").0, 201);
+    life.snapshot();
+    for day in 0..RETENTION_DAYS {
+        assert_eq!(life.engine().figures().keys, 1, "after {day} days");
+        life.clock.run(DAY - 1);
+        life.snapshot();
+        // The clock is behind the time that servers have run, further at each start.
+        life.clock.jump(-2 * DAY);
+        life.restart();
+    }
+    assert_eq!(life.engine().figures().keys, 1, "not a moment too early");
+    life.clock.run(RETENTION_DAYS);
+    life.snapshot();
+    assert_eq!(life.engine().figures().keys, 0);
+    life.engine().shut_down().unwrap();
+}

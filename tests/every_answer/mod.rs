@@ -2,6 +2,7 @@
 //! are made of the document itself, so that none is left out. What one operation alone returns is
 //! seen by its own tests, and a step of the gate reports what no test has seen.
 
+mod clock;
 mod own;
 
 use std::pin::Pin;

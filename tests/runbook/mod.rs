@@ -125,21 +125,40 @@ impl Drop for Stage {
     }
 }
 
+/// The commands of the daily backup.
+fn daily_backup(page: &str) -> &str {
+    let mut sections = sections(page).into_iter();
+    let backups = sections.find(|(known, _)| *known == "Backups");
+    let daily = blocks(backups.unwrap().1)[0].commands;
+    assert!(daily.contains("tail -z -n +14"), "{daily}");
+    daily
+}
+
+/// Makes directories of the first days of a year that is long over.
+const OLD_BACKUPS: &str = "for day in 01 02 03 04 05 06 07 08 09 10 11 12 13 14 15 16; do\n\
+                           mkdir \"$BACKUPS/2020-01-$day\"; done\n";
+
+#[test]
+fn of_the_daily_backups_the_newest_14_are_kept_however_old_they_are_by_the_clock() {
+    let page = text("docs/runbook.md");
+    let daily = daily_backup(&page);
+    let stage = Stage::new();
+    let printed = stage.play(&format!(
+        "set +e\n{OLD_BACKUPS}{daily}\
+         printf '{MARK}%s %s %s\\n' $? \"$(ls \"$BACKUPS\" | grep -c '^20')\" \"$(ls \"$BACKUPS\" | head -n 1)\"\n"
+    ));
+    let (told, ended) = printed.split_once(MARK).unwrap();
+    assert_eq!(ended, "0 14 2020-01-04\n", "{told}");
+}
+
 /// What is not the only copy is removed once there is a newer one: not on a day that has none.
 #[test]
 fn on_a_day_whose_backup_fails_nothing_is_removed_and_the_newest_good_one_stays_the_nightly() {
     let page = text("docs/runbook.md");
-    let sections = sections(&page);
-    let (_, content) = sections
-        .iter()
-        .find(|(known, _)| *known == "Backups")
-        .unwrap();
-    let blocks = blocks(content);
-    let daily = blocks[0].commands;
-    assert!(daily.contains("-mtime +14"), "{daily}");
+    let daily = daily_backup(&page);
     let stage = Stage::new();
     let printed = stage.play(&format!(
-        "set +e\nold=$BACKUPS/2020-01-01\nmkdir \"$old\"\ntouch -d '20 days ago' \"$old\"\n\
+        "set +e\n{OLD_BACKUPS}\
          today=$BACKUPS/$(date +%F)\nmkdir \"$today\"\ntouch \"$today/kept\"\n{daily}\
          printf '{MARK}%s %s %s\\n' $? \"$(readlink \"$BACKUPS/nightly\")\" \"$(ls \"$BACKUPS\" | head -n 1)\"\n"
     ));

@@ -32,12 +32,14 @@ use super::gated::{Gate, OpenInTheEnd, syncing_through};
 use super::watched::Watched;
 use super::{AUDIENCE, Answer, ISSUER, World, until};
 
-/// The system's clock, which can be set to run ahead, and to panic.
+/// The system's clock, which can be set to run ahead, to be ahead, and to panic.
 #[derive(Default)]
 pub struct OddClock {
     panics: AtomicBool,
     panicked: AtomicBool,
     ahead: AtomicI64,
+    /// Milliseconds by which it is wrong, which the steady clock is not.
+    wrong: AtomicI64,
 }
 
 impl OddClock {
@@ -57,6 +59,12 @@ impl OddClock {
         self.ahead.fetch_add(millis, Ordering::SeqCst);
     }
 
+    /// It is ahead of the time by so much from here on.
+    pub fn set_ahead(&self, time: Duration) {
+        let millis = i64::try_from(time.as_millis()).unwrap();
+        self.wrong.store(millis, Ordering::SeqCst);
+    }
+
     fn since_1970(&self) -> Duration {
         let ahead = u64::try_from(self.ahead.load(Ordering::SeqCst)).unwrap();
         let system = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -70,7 +78,8 @@ impl Clock for OddClock {
             self.panicked.store(true, Ordering::SeqCst);
             panic!("in a clock, as it was told to");
         }
-        Timestamp::from_millis(i64::try_from(self.since_1970().as_millis()).unwrap())
+        let wrong = self.wrong.load(Ordering::SeqCst);
+        Timestamp::from_millis(i64::try_from(self.since_1970().as_millis()).unwrap() + wrong)
     }
 
     fn steady(&self) -> Duration {

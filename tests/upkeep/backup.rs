@@ -158,6 +158,9 @@ fn a_directory_is_restored_as_it_was_at_a_position_or_a_time() {
             at,
         ]);
         assert_eq!(made["lastPosition"].to_string(), position);
+        let next = &made["byTime"]["nextPosition"];
+        let after = answers[5].position().unwrap();
+        assert_eq!(*next == after, name == "by-time", "{made}");
         answers_the_same(&world, &target, &answers[..5]);
     }
     let refused = |at: &str, why: &str| {

@@ -25,6 +25,8 @@ pub struct Reader {
     now: Timestamp,
     path: Vec<Step>,
     faults: Faults,
+    /// Whether a fault was found that the request has at any time.
+    is_faulty: bool,
 }
 
 impl Reader {
@@ -35,6 +37,7 @@ impl Reader {
             now,
             path: Vec::new(),
             faults: Faults::default(),
+            is_faulty: false,
         }
     }
 
@@ -50,6 +53,13 @@ impl Reader {
         self.faults.is_empty()
     }
 
+    /// Whether faults were found, and each of them depends on the time of the request alone: at another
+    /// time the same request has none.
+    #[must_use]
+    pub fn is_untimely(&self) -> bool {
+        !self.is_clean() && !self.is_faulty
+    }
+
     /// The faults, in the order in which they were found.
     #[must_use]
     pub fn into_faults(self) -> Vec<Fault> {
@@ -58,16 +68,27 @@ impl Reader {
 
     /// Notes a fault at the current path. Returns `None`, so that a function can end with it.
     pub fn fault<T>(&mut self, code: FaultCode) -> Option<T> {
+        self.is_faulty = true;
+        self.note(code);
+        None
+    }
+
+    fn note(&mut self, code: FaultCode) {
         if !self.faults.is_full() {
             let path = self.place();
             self.faults.note(path, code);
         }
-        None
     }
 
     /// Notes a fault at the field `name` below the current path.
     pub fn fault_at<T>(&mut self, name: &'static str, code: FaultCode) -> Option<T> {
         self.inside(name, |at| at.fault(code))
+    }
+
+    /// Notes a fault at the field `name` below the current path that depends on the time of the request
+    /// alone.
+    pub fn untimely_at(&mut self, name: &'static str, code: FaultCode) {
+        self.inside(name, |at| at.note(code));
     }
 
     /// Runs `read` at the field `name`.
@@ -159,5 +180,36 @@ impl Reader {
             }
         }
         Some(slots)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::faults::FAULTS_MAX;
+    use super::*;
+
+    #[test]
+    fn a_request_is_untimely_when_each_of_its_faults_is_one_of_the_time() {
+        let mut at = Reader::new(Timestamp::default());
+        assert!(!at.is_untimely(), "it has no fault");
+        at.untimely_at("later", FaultCode::OutOfRange);
+        assert!(at.is_untimely() && !at.is_clean());
+        at.fault_at::<()>("wrong", FaultCode::WrongType);
+        assert!(!at.is_untimely());
+        let faults = at.into_faults().into_iter();
+        let paths: Vec<_> = faults.map(|fault| fault.path).collect();
+        assert_eq!(paths, ["later", "wrong"]);
+    }
+
+    #[test]
+    fn a_fault_that_is_not_reported_for_want_of_room_counts_all_the_same() {
+        let mut at = Reader::new(Timestamp::default());
+        for _ in 0..=FAULTS_MAX {
+            at.untimely_at("later", FaultCode::OutOfRange);
+        }
+        assert!(at.is_untimely());
+        at.fault_at::<()>("wrong", FaultCode::WrongType);
+        assert!(!at.is_untimely());
+        assert_eq!(at.into_faults().len(), FAULTS_MAX);
     }
 }

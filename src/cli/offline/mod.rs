@@ -1,6 +1,7 @@
 //! Commands for a data directory: backups and restores, recovery, checks, and looks into the log.
 
 pub mod backup;
+mod by_time;
 pub mod compact;
 mod cost;
 mod export;

@@ -11,6 +11,7 @@ use wal::live::LiveReader;
 use wal::storage::Storage;
 use wal::{BoxError, FromArchive, Past, Record as Bytes, SnapshotInfo, Visitor};
 
+use super::by_time::ByTime;
 use crate::base::time::Timestamp;
 use crate::cli::exit::Failure;
 use crate::cli::open::{log_name, progress_bar, refusal};
@@ -19,6 +20,7 @@ use crate::cli::output::{
 };
 use crate::cli::tell::tell;
 use crate::cli::within::{expect_apart, is_within};
+use crate::engine::clock::{Clock as _, SystemClock};
 use crate::journal::record::Record;
 use crate::journal::snapshot::Summary;
 
@@ -40,7 +42,10 @@ Examples:
 The restored log has a log id of its own and the same positions, so the two can never be \
 confused. Without --at it has all records and snapshots of the source; a snapshot that is damaged \
 and not needed is left out, and told. --at POSITION keeps everything up to that position; --at \
-TIME everything that was committed at that time or before.
+TIME everything that was committed at that time or before. The times of commits never decrease: \
+where a clock was ahead, what was committed after it was set right has its time, too, and a time \
+before that one leaves it out. So the times of the last commit and of the next one are printed; \
+only a position is exact.
 
 If the source begins with the first record, every position can be restored; if a compaction has \
 removed some, the earliest is that of the older snapshot. With --archive, the directory that was \
@@ -127,10 +132,13 @@ impl RestoreArgs {
                 "carebook: the archive has no segments of this log: there are none in {folder}"
             ));
         }
-        let upto = match self.at {
-            None => None,
-            Some(At::Position(position)) => Some(position),
-            Some(At::Time(time)) => Some(position_at(&past, source, time)?),
+        let (upto, by_time) = match self.at {
+            None => (None, None),
+            Some(At::Position(position)) => (Some(position), None),
+            Some(At::Time(time)) => {
+                let (position, by_time) = position_at(&past, source, time)?;
+                (Some(position), Some(by_time))
+            }
         };
         let target = empty_directory(&self.data)?;
         let bar = progress_bar(0, "restoring");
@@ -146,7 +154,7 @@ impl RestoreArgs {
         let archive = self.archive.is_some();
         let from_archive =
             archive.then(|| past.from_archive(report.first_position, report.last_position));
-        self.print(&report, from_archive, &done)
+        self.print(&report, from_archive, by_time.as_ref(), &done)
             .map_err(|failure| failure.after(done))
     }
 
@@ -154,6 +162,7 @@ impl RestoreArgs {
         &self,
         report: &wal::Report,
         from_archive: Option<FromArchive>,
+        by_time: Option<&ByTime>,
         done: &str,
     ) -> Result<(), Failure> {
         let left_out = report
@@ -167,12 +176,17 @@ impl RestoreArgs {
                 bad.file, bad.offset, bad.what
             ));
         }
+        let now = SystemClock::default().now();
+        if let Some(doubt) = by_time.and_then(|found| found.doubt(now)) {
+            tell(format_args!("carebook: {doubt}"));
+        }
         let mut out = Output::new();
         if self.json {
             let made = json!({
                 "logId": log_name(report),
                 "firstPosition": report.first_position,
                 "lastPosition": report.last_position,
+                "byTime": by_time.map(|found| found.json(now)),
                 "segments": report.segments,
                 "bytes": report.bytes,
                 "snapshots": told_snapshots(&report.snapshots),
@@ -197,15 +211,20 @@ impl RestoreArgs {
             ]
         });
         let archived = archived.map(|(name, count)| (name.to_owned(), count.to_string()));
-        let rows = own.into_iter().chain(archived);
+        let times = by_time.into_iter().flat_map(ByTime::rows);
+        let rows = own.into_iter().chain(times).chain(archived);
         out.pairs(rows.chain(snapshot_rows(&report.snapshots)))?;
         out.line(format_args!("{done}: {COMPARED}"))?;
         out.flush()
     }
 }
 
-/// Returns the last position up to which everything was committed at a time or before.
-fn position_at(past: &Past, source: Arc<dyn Storage>, time: Timestamp) -> Result<u64, Failure> {
+/// Returns the last position up to which everything was committed at a time or before, and the times around it.
+fn position_at(
+    past: &Past,
+    source: Arc<dyn Storage>,
+    time: Timestamp,
+) -> Result<(u64, ByTime), Failure> {
     let mut search = Search::until(time, past.earliest());
     let lacking = past.lacking();
     search.is_behind_a_gap = lacking.is_some_and(|lacking| past.whole_before(lacking).is_some());
@@ -216,7 +235,7 @@ fn position_at(past: &Past, source: Arc<dyn Storage>, time: Timestamp) -> Result
         search.begin_with(at);
     }
     match (search.position(), lacking) {
-        (Ok(position), _) => Ok(position),
+        (Ok(position), _) => Ok((position, search.found)),
         (Err(why), None) => Err(Failure::other(why)),
         (Err(why), Some(lacking)) => position_before(past, lacking, time, &why),
     }
@@ -229,13 +248,14 @@ fn position_before(
     lacking: &wal::Error,
     time: Timestamp,
     why: &str,
-) -> Result<u64, Failure> {
+) -> Result<(u64, ByTime), Failure> {
     let mut search = Search::until(time, 1);
     search.run(past, |past, search| {
         past.records_before_gap(search).map(drop)
     })?;
     if search.passed {
-        return search.position().map_err(Failure::other);
+        let position = search.position().map_err(Failure::other)?;
+        return Ok((position, search.found));
     }
     Err(failed(past, lacking).with(format_args!(
         "The commits of {time} may be among those that are missing: {why}"
@@ -280,6 +300,8 @@ struct Search {
     first: Option<(u64, Timestamp)>,
     last: u64,
     passed: bool,
+    /// The times of what is up to `last`, and of what comes after that.
+    found: ByTime,
     /// Whether positions before `earliest` may be restored, too: those before a gap in an archive.
     is_behind_a_gap: bool,
     bar: indicatif::ProgressBar,
@@ -294,6 +316,7 @@ impl Search {
             first: None,
             last: 0,
             passed: false,
+            found: ByTime::default(),
             is_behind_a_gap: false,
             bar: progress_bar(0, "searching"),
         }
@@ -328,6 +351,7 @@ impl Search {
         self.earliest_at = Some(at);
         if at <= self.time {
             self.last = self.earliest;
+            self.found.takes(self.earliest, at);
         }
     }
 
@@ -361,18 +385,28 @@ impl Search {
 
 impl Visitor for Search {
     fn record(&mut self, bytes: Bytes<'_>) -> Result<(), BoxError> {
-        if self.passed && bytes.position > self.earliest {
+        let is_behind = self.passed && bytes.position > self.earliest;
+        if is_behind && self.found.has_ended() {
             return Ok(());
         }
-        let record = Record::decode(bytes.payload)?;
+        let record = match Record::decode(bytes.payload) {
+            // It is later than what is asked for.
+            Err(_) if is_behind => {
+                self.found.end();
+                return Ok(());
+            }
+            record => record?,
+        };
         if bytes.position == self.earliest {
             self.earliest_at = Some(record.at);
         }
         self.first.get_or_insert((bytes.position, record.at));
         if record.at <= self.time && !self.passed {
             self.last = bytes.position;
+            self.found.takes(bytes.position, record.at);
         } else {
             self.passed = true;
+            self.found.passes(bytes.position, record.at);
         }
         Ok(())
     }

@@ -63,12 +63,12 @@ json_object! {
 
 fn plausible(at: &mut Reader, fields: &Fields<'_>) {
     let earliest = Date::new(1900, 1, 1).expect("a day that exists");
-    let latest = at.now().seoul_date();
-    if fields
-        .birth_date
-        .is_some_and(|day| !(earliest..=latest).contains(day))
-    {
-        at.fault_at::<()>("birthDate", FaultCode::OutOfRange);
+    if let Some(day) = fields.birth_date {
+        if *day < earliest {
+            at.fault_at::<()>("birthDate", FaultCode::OutOfRange);
+        } else if *day > at.now().seoul_date() {
+            at.untimely_at("birthDate", FaultCode::OutOfRange);
+        }
     }
     if let Some(Some(NonEmpty(items))) = fields.consent_acceptances {
         let versions: Vec<_> = items

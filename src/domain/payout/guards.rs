@@ -12,11 +12,11 @@ use crate::domain::resource::ReadView;
 const CLOCK_SKEW_SECONDS_MAX: i64 = 300;
 
 /// Checks that the reported event has happened: notes a fault at `occurredAt` when that is too far in
-/// the future.
+/// the future by this service's clock.
 pub(super) fn has_happened(at: &mut Reader, occurred_at: Option<&Timestamp>) {
     let latest = at.now().plus_seconds(CLOCK_SKEW_SECONDS_MAX);
     if occurred_at.is_some_and(|occurred_at| *occurred_at > latest) {
-        at.fault_at::<()>("occurredAt", FaultCode::OutOfRange);
+        at.untimely_at("occurredAt", FaultCode::OutOfRange);
     }
 }
 

@@ -138,7 +138,7 @@ fn lines_consistent(body: &Json<'_>, at: &mut Reader) {
             at.fault_at::<()>("acknowledgedByActorProfileId", FaultCode::NotAllowed);
         }
         if readable::<Timestamp>(line, "acknowledgedAt", at).is_some_and(|when| when > latest) {
-            at.fault_at::<()>("acknowledgedAt", FaultCode::OutOfRange);
+            at.untimely_at("acknowledgedAt", FaultCode::OutOfRange);
         }
     };
     at.inside("lineAcknowledgements", |at| {

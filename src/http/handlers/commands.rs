@@ -27,6 +27,23 @@ impl Service {
     ) -> Answer {
         let problems = Problems::of(row);
         let asker = Arc::clone(&actor);
+        let ReadCommand {
+            command,
+            header_key,
+            refusal,
+        } = read;
+        let call = CommandRequest {
+            row: Some(row),
+            actor,
+            command,
+            header_key,
+        };
+        // What was committed while a clock was ahead is replayed, whatever the present clock says of it.
+        if let Some(refusal) = refusal
+            && !self.engine.has_used_key_of(&call)
+        {
+            return problems.rejected(&refusal);
+        }
         let outgoing = self.outgoing.to(&asker.subject);
         // All who need no token would be one subject.
         if row.bearer && !outgoing.may_be_answered() {
@@ -41,18 +58,11 @@ impl Service {
                 engine: &self.engine,
                 webhooks,
                 row,
-                actor,
                 parameters,
                 outgoing,
             };
-            return Box::pin(manage(managed, read, permit)).await;
+            return Box::pin(manage(managed, call, permit)).await;
         }
-        let call = CommandRequest {
-            row: Some(row),
-            actor,
-            command: read.command,
-            header_key: read.header_key,
-        };
         let mode = match dry_run {
             DryRun::Yes => Mode::DryRun,
             DryRun::No | DryRun::Invalid => Mode::Commit,

@@ -34,7 +34,7 @@ use super::limits::pace::Pace;
 use crate::base::json::{FaultCode, Json, Reader};
 use crate::base::time::Timestamp;
 use crate::catalogue::{KeySource, Row};
-use crate::domain::erased::AnyCommand;
+use crate::domain::erased::{AnyCommand, Untimely};
 use crate::domain::operation::Parts;
 use crate::domain::rejection::Rejection;
 use crate::engine::limits::admission::{Admission, Permit};
@@ -306,6 +306,9 @@ pub struct ReadCommand {
     pub command: Box<dyn AnyCommand>,
     /// The key from the header.
     pub header_key: Option<Box<str>>,
+    /// Why the command is refused unless its key was used before: for the time of the request alone
+    /// ([`Untimely`]).
+    pub refusal: Option<Box<Rejection>>,
 }
 
 /// Parses a body that has to be a JSON object, and charges its share for the memory of its values.
@@ -358,6 +361,7 @@ fn read_straight(
     at.is_clean().then_some(ReadCommand {
         command,
         header_key,
+        refusal: None,
     })
 }
 
@@ -365,7 +369,8 @@ fn read_straight(
 /// command's memory.
 ///
 /// # Errors
-/// `request_invalid` with every fault of path, headers and body; and the errors of [`parse_object`].
+/// `request_invalid` with every fault of path, headers and body, unless each is one of the time alone; and the errors
+/// of [`parse_object`].
 pub fn read_command(
     row: &'static Row,
     path: &[(&str, &str)],
@@ -412,7 +417,16 @@ pub fn read_by_tree(
         Some(command) if at.is_clean() => Ok(ReadCommand {
             command,
             header_key,
+            refusal: None,
         }),
+        Some(command) if at.is_untimely() => {
+            let refusal = Rejection::invalid(at.into_faults());
+            Ok(ReadCommand {
+                refusal: Some(Box::new(refusal.clone())),
+                command: Box::new(Untimely { command, refusal }),
+                header_key,
+            })
+        }
         _ => Err(Unread::Rejected(Rejection::invalid(at.into_faults()))),
     }
 }

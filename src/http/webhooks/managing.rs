@@ -21,7 +21,6 @@ use crate::http::limits::response_room::{ResponseRoom, ResponseRoomOf, charged};
 use crate::http::read::list_query::{ListQuery, OwnParameter};
 use crate::http::read::lists::body_of;
 use crate::http::read::min_position::{come_to, come_to_place};
-use crate::http::request::ReadCommand;
 use crate::http::response::{Answer, Problems, at_position};
 use crate::http::route::Special;
 
@@ -45,8 +44,6 @@ pub struct Managed<'a> {
     pub webhooks: &'a WebhookFront,
     /// The operation.
     pub row: &'static Row,
-    /// The requesting actor.
-    pub actor: Arc<Actor>,
     /// The parameters of the operation's path.
     pub parameters: &'a [(&'a str, &'a str)],
     /// The budget that the answer's body is charged to.
@@ -61,12 +58,11 @@ fn subscription_of(body: &[u8]) -> Option<uuid::Uuid> {
 }
 
 /// Carries out an operation that manages webhooks, and notifies the dispatcher.
-pub async fn manage(managed: Managed<'_>, read: ReadCommand, permit: Permit) -> Answer {
+pub async fn manage(managed: Managed<'_>, call: CommandRequest, permit: Permit) -> Answer {
     let Managed {
         engine,
         webhooks,
         row,
-        actor,
         parameters,
         outgoing,
     } = managed;
@@ -76,17 +72,13 @@ pub async fn manage(managed: Managed<'_>, read: ReadCommand, permit: Permit) -> 
         found.map(|(_, value)| *value)
     };
     let event: Option<EventId> = param("eventId").and_then(|id| id.parse().ok());
-    let call = CommandRequest {
-        row: Some(row),
-        actor: Arc::clone(&actor),
-        command: read.command,
-        header_key: read.header_key,
-    };
     // A replay gets its stored response, even if the event has been removed since.
     if let Some(event) = event
         && event.position < engine.first_position()
         && !engine.has_used_key_of(&call)
-        && let Ok((dead, position)) = engine.read(read_whether_dead, &actor, parameters).await
+        && let Ok((dead, position)) = engine
+            .read(read_whether_dead, &call.actor, parameters)
+            .await
         && dead.body == b"true"
     {
         let gone = "The log no longer has this event: it cannot be sent again.";

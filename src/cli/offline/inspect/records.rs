@@ -57,6 +57,9 @@ Examples:
 
 A resource is shown as KIND/ID; as KIND/#DIGEST if its identifier does not occur in the commit.
 
+The times of commits never decrease: where a clock was ahead, what was committed after it was set \
+right has its time, too, for --since and --until as well. Only a position is exact.
+
 Exit codes:
   0  done
   1  failed, for example because there is no log, or with --follow because

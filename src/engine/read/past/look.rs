@@ -105,7 +105,8 @@ impl Look {
         Ok(have_come)
     }
 
-    /// What the read gives as of a position, for the time `now`; `None` when it finds nothing.
+    /// What the read gives as of a position, for the time `now`; `None` when it finds nothing. Where a clock was ahead,
+    /// commits have times that are still to come, at which nothing was read: rules are judged by the present, then.
     pub(super) fn body(
         &self,
         past: &Past<'_>,
@@ -118,7 +119,7 @@ impl Look {
         let path: Vec<_> = path.map(|(name, value)| (&**name, &**value)).collect();
         let found = (self.row.read)(&ReadRequest {
             actor: &self.actor,
-            now,
+            now: now.min(self.now),
             path: &path,
             view: &view,
             access_checked: true,

@@ -1,0 +1,175 @@
+//! What `carebook restore --at TIME` has found at both sides of the time, and whether that can be relied on.
+
+use serde_json::{Value, json};
+
+use crate::base::time::Timestamp;
+
+/// So many commits of one and the same time, to the millisecond, are told.
+const MANY: u64 = 100;
+
+/// Commits in a row that have the same time.
+#[derive(Debug)]
+struct Run {
+    first: u64,
+    at: Timestamp,
+    count: u64,
+}
+
+impl Run {
+    fn begin(first: u64, at: Timestamp) -> Self {
+        Self {
+            first,
+            at,
+            count: 1,
+        }
+    }
+}
+
+/// The commits at both sides of a time.
+#[derive(Debug, Default)]
+pub(super) struct ByTime {
+    last: Option<Run>,
+    next: Option<Run>,
+    has_ended: bool,
+}
+
+impl ByTime {
+    /// A commit, the next one, is of that time or before.
+    pub(super) fn takes(&mut self, position: u64, at: Timestamp) {
+        match &mut self.last {
+            Some(run) if run.at == at => run.count += 1,
+            last => *last = Some(Run::begin(position, at)),
+        }
+    }
+
+    /// A commit, the next one, comes after those.
+    pub(super) fn passes(&mut self, position: u64, at: Timestamp) {
+        match &mut self.next {
+            Some(run) if run.at == at => run.count += 1,
+            Some(_) => self.has_ended = true,
+            next => *next = Some(Run::begin(position, at)),
+        }
+    }
+
+    /// No more is to be looked at.
+    pub(super) fn end(&mut self) {
+        self.has_ended = true;
+    }
+
+    /// Whether later commits say nothing more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Why the time is in doubt at `now`, if it is: the times of commits never decrease, so a clock that was ahead
+    /// gives its time to what is committed after it was set right, too.
+    pub(super) fn doubt(&self, now: Timestamp) -> Option<String> {
+        const EXACT: &str = "what is committed meanwhile has the same time. Only a position is exact: \
+                             `carebook inspect records` shows them";
+        if let Some(next) = self.next.as_ref().filter(|next| next.at > now) {
+            return Some(format!(
+                "position {} is of {}, which lies ahead of the clock: a clock was ahead, and {EXACT}",
+                next.first, next.at
+            ));
+        }
+        let mut runs = self.last.iter().chain(&self.next);
+        let run = runs.find(|run| run.count >= MANY)?;
+        Some(format!(
+            "{} commits from position {} on are of {}, as where a clock was ahead: {EXACT}",
+            run.count, run.first, run.at
+        ))
+    }
+
+    /// The times as rows.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (String, String)> {
+        let last = self.last.as_ref();
+        let next = self.next.as_ref();
+        let rows = [
+            ("last commit at", last.map(|run| run.at.to_string())),
+            ("next position", next.map(|run| run.first.to_string())),
+            ("next commit at", next.map(|run| run.at.to_string())),
+        ];
+        let rows = rows.into_iter();
+        rows.filter_map(|(name, value)| Some((name.to_owned(), value?)))
+    }
+
+    /// The same as JSON.
+    pub(super) fn json(&self, now: Timestamp) -> Value {
+        json!({
+            "lastCommitAt": self.last.as_ref().map(|run| run.at.to_string()),
+            "nextPosition": self.next.as_ref().map(|run| run.first),
+            "nextCommitAt": self.next.as_ref().map(|run| run.at.to_string()),
+            "isInDoubt": self.doubt(now).is_some(),
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
+    }
+
+    /// Commits of these times, in seconds, and how many of each; the first ones up to `until`.
+    fn found(until: i64, commits: &[(i64, u64)]) -> ByTime {
+        let mut found = ByTime::default();
+        let mut position = 0;
+        for (seconds, count) in commits {
+            for _ in 0..*count {
+                position += 1;
+                match *seconds <= until {
+                    true => found.takes(position, at(*seconds)),
+                    false => found.passes(position, at(*seconds)),
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn the_commits_at_both_sides_of_a_time_are_told() {
+        let found = found(2, &[(1, 1), (2, 3), (5, 2), (9, 1)]);
+        let rows: Vec<_> = found.rows().collect();
+        let rows = rows
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        let rows: Vec<_> = rows.collect();
+        assert_eq!(
+            rows,
+            [
+                ("last commit at", "1970-01-01T00:00:02.000Z"),
+                ("next position", "5"),
+                ("next commit at", "1970-01-01T00:00:05.000Z"),
+            ]
+        );
+        assert!(found.has_ended());
+        assert_eq!(found.doubt(at(10)), None);
+        assert_eq!(found.json(at(10))["isInDoubt"], false);
+    }
+
+    #[test]
+    fn a_time_is_in_doubt_where_the_next_commit_is_of_a_time_to_come() {
+        let found = found(2, &[(1, 1), (2, 1), (100, 3)]);
+        assert_eq!(found.doubt(at(100)), None);
+        let doubt = found.doubt(at(99)).unwrap();
+        assert!(
+            doubt.starts_with("position 3 is of 1970-01-01T00:01:40"),
+            "{doubt}"
+        );
+        assert!(doubt.contains("Only a position is exact"), "{doubt}");
+        assert_eq!(found.json(at(99))["isInDoubt"], true);
+    }
+
+    #[test]
+    fn a_time_is_in_doubt_where_many_commits_are_of_the_same_on_either_side() {
+        for commits in [[(2, MANY), (3, 1)], [(2, 1), (3, MANY)]] {
+            let doubt = found(2, &commits).doubt(at(10)).unwrap();
+            assert!(doubt.starts_with("100 commits from position"), "{doubt}");
+        }
+        let found = found(2, &[(1, MANY), (2, 1), (3, 1), (4, MANY)]);
+        assert_eq!(found.doubt(at(10)), None, "those are further away");
+    }
+}
