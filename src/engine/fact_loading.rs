@@ -183,8 +183,8 @@ impl<'a> FactBatch<'a> {
                 position,
             } => {
                 self.position = self.position.max(position);
-                self.summary
-                    .count(label, FactResult::of_refusal(&rejection), Vec::new());
+                let result = FactResult::of_refusal(&rejection);
+                self.summary.count(label, result, rejection.faults);
             }
             other => {
                 self.ended_by.get_or_insert(other);

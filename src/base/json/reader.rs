@@ -25,6 +25,8 @@ pub struct Reader {
     now: Timestamp,
     path: Vec<Step>,
     faults: Faults,
+    /// How many of the faults only content that is not stored yet may not have.
+    of_new: usize,
 }
 
 impl Reader {
@@ -35,6 +37,7 @@ impl Reader {
             now,
             path: Vec::new(),
             faults: Faults::default(),
+            of_new: 0,
         }
     }
 
@@ -48,6 +51,18 @@ impl Reader {
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.faults.is_empty()
+    }
+
+    /// Whether no fault was found so far but those of [`Reader::fault_of_new_at`].
+    #[must_use]
+    pub fn is_clean_if_stored(&self) -> bool {
+        self.faults.all().len() == self.of_new
+    }
+
+    /// The faults that were found so far, in their order.
+    #[must_use]
+    pub fn faults(&self) -> &[Fault] {
+        self.faults.all()
     }
 
     /// The faults, in the order in which they were found.
@@ -68,6 +83,14 @@ impl Reader {
     /// Notes a fault at the field `name` below the current path.
     pub fn fault_at<T>(&mut self, name: &'static str, code: FaultCode) -> Option<T> {
         self.inside(name, |at| at.fault(code))
+    }
+
+    /// Notes a fault at the field `name` below the current path, by a rule that is younger than some of what is
+    /// stored: whoever decides accepts the content if the same is stored already.
+    pub fn fault_of_new_at(&mut self, name: &'static str, code: FaultCode) {
+        let before = self.faults.all().len();
+        self.fault_at::<()>(name, code);
+        self.of_new += self.faults.all().len() - before;
     }
 
     /// Runs `read` at the field `name`.

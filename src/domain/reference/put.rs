@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::{FactHolder, FactKind};
 use crate::base::digest::Digest;
-use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
+use crate::base::json::{Fault, FaultCode, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::domain::operation::{AnyCommand, Commit, Context, Decision, to_json};
@@ -113,6 +113,7 @@ impl<H: FactHolder> AnyFactKind for FactsOf<H> {
             id,
             revision,
             facts,
+            faults_of_new: at.faults().to_vec(),
         }))
     }
 
@@ -133,6 +134,8 @@ struct PutFact<H: FactHolder> {
     id: Ident,
     revision: Revision,
     facts: H::Facts,
+    /// What is wrong with it, unless it is stored already ([`Reader::fault_of_new_at`]).
+    faults_of_new: Vec<Fault>,
 }
 
 impl<H: FactHolder> Report for PutFact<H> {
@@ -154,9 +157,14 @@ impl<H: FactHolder> Report for PutFact<H> {
             if revision == self.revision && *facts == self.facts {
                 return Ok(Decision::Answer(to_json(&FactResult::Unchanged)));
             }
-            if revision == self.revision {
-                return Err(FactResult::Conflict.refusal());
-            }
+        }
+        if !self.faults_of_new.is_empty() {
+            return Err(Rejection::invalid(self.faults_of_new.clone()));
+        }
+        if let Some((revision, _)) = state.and_then(H::fact)
+            && revision == self.revision
+        {
+            return Err(FactResult::Conflict.refusal());
         }
         let own = self.resource();
         let taken = |name: &IndexKey| {
@@ -183,7 +191,8 @@ pub struct Envelope {
     pub kind_name: Option<String>,
     /// The identifier.
     pub id: Option<Ident>,
-    /// The command, when the fact has no fault.
+    /// The command, when the fact has no fault but those that only a new one may not have: the command
+    /// refuses a new one for them.
     pub command: Option<Box<dyn AnyCommand>>,
 }
 
@@ -260,7 +269,7 @@ pub fn read_fact(
         .unwrap_or_else(|| Ident::from_trusted("?"));
     let revision_read = revision.map_or(Revision::FIRST, |FactRevision(revision)| revision);
     let command = kind.read(id, revision_read, facts, at);
-    if at.is_clean() {
+    if at.is_clean_if_stored() {
         envelope.command = command;
     }
     envelope
