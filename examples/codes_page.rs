@@ -26,6 +26,9 @@ idempotency key it is carried out once. (False at 408 and 500 does not forbid th
 may always be sent again.) Most others stay as they are until somebody changes something.
 A problem means that nothing was done, with two exceptions: `outcome_unknown`, and a batch of facts that ends
 early (then `message` says what was applied; sending all of it again is safe).
+
+Later versions add codes. A client treats one that it does not know by its status and by `retryable`; what a generated
+client does is in [api.md](api.md#what-later-versions-add).
 ";
 
 const FAULTS: &str = "

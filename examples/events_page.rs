@@ -54,8 +54,9 @@ An event is a [CloudEvents 1.0](https://cloudevents.io) object:
 | `data` | `operation` (`reference_fact` for a fact that was loaded), `revision` (null if the resource has none), `actorKind` and `actorProfileId` (null for operations without a token), and the fields of the type |
 
 No event contains a name, a contact, an address, an account number, a registration number or free text. For
-those, read the resource, with a token that may read it. A type never changes its meaning; fields are
-only added, so a receiver must ignore unknown ones.
+those, read the resource, with a token that may read it. A type never changes its meaning. Later versions add types and
+fields, so a receiver must let unknown ones pass. A client that cannot do so, as many generated ones, reads with
+`type=` the types that it knows ([api.md](api.md#what-later-versions-add)).
 
 An adjustment whose fact moves to another booking is told under the booking that it belongs to from then on, and nothing
 is told under the one that it left. Clients that keep `reservation-payment-change-adjustments/{booking}`

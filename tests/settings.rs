@@ -656,6 +656,42 @@ fn a_check_reads_the_key_of_webhooks_and_looks_at_the_archive_as_a_start_does() 
 }
 
 #[test]
+fn a_check_reads_the_key_of_webhooks_in_the_data_directory_unless_another_is_named() {
+    let world = World::new();
+    let base = format!(
+        "data = {:?}\njwks = {:?}\n",
+        world.data(),
+        world.path("jwks.json")
+    );
+    let judged = |file: &str| {
+        let output = check(&world, file).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), err)
+    };
+    // It may be made at a start, and is not made by a check.
+    assert_eq!(judged(&base).0, Some(0));
+    std::fs::create_dir_all(world.data()).unwrap();
+    assert_eq!(judged(&base).0, Some(0));
+    let (own, named) = (world.data().join("webhook.key"), world.path("hook.key"));
+    assert!(!own.exists());
+    let with_name = format!("{base}webhook-key = {named:?}\n");
+    let good = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n";
+    for (text, mode, told) in [
+        (good, 0o600, None),
+        (good, 0o640, Some("chmod 600")),
+        ("nonsense\n", 0o600, Some("not 32 bytes in base64")),
+    ] {
+        std::fs::write(&own, text).unwrap();
+        std::fs::set_permissions(&own, Permissions::from_mode(mode)).unwrap();
+        let (code, err) = judged(&base);
+        assert_eq!(code, Some(i32::from(told.is_some())), "{text}: {err}");
+        assert!(err.contains(told.unwrap_or_default()), "{text}: {err}");
+        let (code, err) = judged(&with_name);
+        assert_eq!(code, Some(0), "{text}: {err}");
+    }
+}
+
+#[test]
 fn a_value_that_cannot_be_used_is_reported_without_its_password() {
     let world = World::new();
     for (name, value, is_list) in [

@@ -186,7 +186,9 @@ impl fmt::Display for StreamError {
             Self::Weak { stream, faults } => write!(
                 f,
                 "the stream {stream} could lose what is acknowledged, or refuse what is to come: {}; \
-                 change these settings, or make a stream with `carebook journal create`",
+                 change these settings where they are: of the stream or bucket, and max_payload of each server. \
+                 What the servers do not change takes a journal of another name (`carebook journal create`, \
+                 with --from for a directory)",
                 faults.join("; ")
             ),
             Self::Gap { missing, sequence } => write!(

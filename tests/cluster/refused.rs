@@ -363,6 +363,7 @@ fn a_server_that_takes_smaller_messages_than_the_stream_may_have_is_refused_by_i
         "max_payload is 524288",
         "has to be 1048576 or more",
         "or refuse what is to come",
+        "max_payload of each server",
     ];
     assert_refused(&cluster, &world, 1, &words);
     let (code, out, said) = cluster.journal("status", &["--json"]);

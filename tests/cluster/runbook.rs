@@ -68,6 +68,7 @@ impl Stage {
             let keys = stage.world.path("jwks.json");
             std::fs::copy(keys, stage.path(name).join("jwks.json")).unwrap();
         }
+        std::fs::create_dir(stage.path("backups")).unwrap();
         let bin = stage.path("bin");
         std::fs::create_dir(&bin).unwrap();
         for (from, name) in [
@@ -216,6 +217,7 @@ impl Stage {
             .env("UNITS", own.join("units"))
             .env("DATA", own.join("data"))
             .env("BACKUPS", self.path("backups"))
+            .env("NEW", env!("CARGO_BIN_EXE_carebook"))
             .env("URL", format!("http://{address}:8080"))
             .env("INSIDE", format!("http://{address}:8081"))
             .env("ISSUER", ISSUER)

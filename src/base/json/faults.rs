@@ -23,6 +23,12 @@ impl Faults {
         self.all.is_empty()
     }
 
+    /// The faults, in the order in which they were found.
+    #[must_use]
+    pub fn all(&self) -> &[Fault] {
+        &self.all
+    }
+
     /// Whether no further fault is reported.
     #[must_use]
     pub fn is_full(&self) -> bool {

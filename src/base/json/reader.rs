@@ -27,6 +27,8 @@ pub struct Reader {
     faults: Faults,
     /// Whether a fault was found that the request has at any time.
     is_faulty: bool,
+    /// How many of the faults only content that is not stored yet may not have.
+    of_new: usize,
 }
 
 impl Reader {
@@ -38,6 +40,7 @@ impl Reader {
             path: Vec::new(),
             faults: Faults::default(),
             is_faulty: false,
+            of_new: 0,
         }
     }
 
@@ -58,6 +61,18 @@ impl Reader {
     #[must_use]
     pub fn is_untimely(&self) -> bool {
         !self.is_clean() && !self.is_faulty
+    }
+
+    /// Whether no fault was found so far but those of [`Reader::fault_of_new_at`].
+    #[must_use]
+    pub fn is_clean_if_stored(&self) -> bool {
+        self.faults.all().len() == self.of_new
+    }
+
+    /// The faults that were found so far, in their order.
+    #[must_use]
+    pub fn faults(&self) -> &[Fault] {
+        self.faults.all()
     }
 
     /// The faults, in the order in which they were found.
@@ -89,6 +104,14 @@ impl Reader {
     /// alone.
     pub fn untimely_at(&mut self, name: &'static str, code: FaultCode) {
         self.inside(name, |at| at.note(code));
+    }
+
+    /// Notes a fault at the field `name` below the current path, by a rule that is younger than some of what is
+    /// stored: whoever decides accepts the content if the same is stored already.
+    pub fn fault_of_new_at(&mut self, name: &'static str, code: FaultCode) {
+        let before = self.faults.all().len();
+        self.fault_at::<()>(name, code);
+        self.of_new += self.faults.all().len() - before;
     }
 
     /// Runs `read` at the field `name`.

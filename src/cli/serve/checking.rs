@@ -23,7 +23,7 @@ impl ServeArgs {
                 "carebook: the certificate of --tls-cert has expired ({ended}): clients refuse it"
             ));
         }
-        self.webhooks.check()?;
+        self.webhooks.check(self.data.as_deref())?;
         self.archive_can_be_used()?;
         self.nats.target(&trusted)?;
         self.journal.place.check(&trusted)?;

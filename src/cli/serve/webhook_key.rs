@@ -55,6 +55,20 @@ pub(super) fn check(file: &Path) -> Result<(), String> {
     }
 }
 
+/// Checks the file in the data directory, as [`check`] does. A start says more of a directory that cannot be looked
+/// into.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub(super) fn check_in(data: &Path) -> Result<(), String> {
+    let file = place(None, data);
+    if file.symlink_metadata().is_ok() {
+        check(&file)
+    } else {
+        Ok(())
+    }
+}
+
 fn unusable(file: &Path, error: &std::io::Error) -> String {
     let shown = file.display();
     format!("the key of webhooks at {shown} cannot be used: {error}")

@@ -45,13 +45,16 @@ pub struct WebhookArgs {
 }
 
 impl WebhookArgs {
-    /// Rejects a named key that is there and cannot be used.
+    /// Rejects a key that is there and cannot be used: the named one, or that in the data directory.
     ///
     /// # Errors
     /// When that is so.
-    pub(super) fn check(&self) -> Result<(), Failure> {
-        let named = self.webhook_key.as_deref();
-        let checked = named.map_or(Ok(()), webhook_key::check);
+    pub(super) fn check(&self, data: Option<&Path>) -> Result<(), Failure> {
+        let checked = match (&self.webhook_key, data) {
+            (Some(named), _) => webhook_key::check(named),
+            (None, Some(data)) => webhook_key::check_in(data),
+            (None, None) => Ok(()),
+        };
         checked.map_err(Failure::other)
     }
 

@@ -123,6 +123,7 @@ impl<H: FactHolder> AnyFactKind for FactsOf<H> {
             id,
             revision,
             facts,
+            faults_of_new: at.faults().to_vec(),
         }))
     }
 
@@ -143,6 +144,8 @@ struct PutFact<H: FactHolder> {
     id: Ident,
     revision: Revision,
     facts: H::Facts,
+    /// What is wrong with it, unless it is stored already ([`Reader::fault_of_new_at`]).
+    faults_of_new: Vec<Fault>,
 }
 
 impl<H: FactHolder> Report for PutFact<H> {
@@ -164,9 +167,14 @@ impl<H: FactHolder> Report for PutFact<H> {
             if revision == self.revision && *facts == self.facts {
                 return Ok(Decision::Answer(to_json(&FactResult::Unchanged)));
             }
-            if revision == self.revision {
-                return Err(conflict_at("facts", FaultCode::NotAllowed));
-            }
+        }
+        if !self.faults_of_new.is_empty() {
+            return Err(Rejection::invalid(self.faults_of_new.clone()));
+        }
+        if let Some((revision, _)) = state.and_then(H::fact)
+            && revision == self.revision
+        {
+            return Err(conflict_at("facts", FaultCode::NotAllowed));
         }
         let own = self.resource();
         let taken = |name: &IndexKey| {
@@ -193,7 +201,8 @@ pub struct Envelope {
     pub kind_name: Option<String>,
     /// The identifier.
     pub id: Option<Ident>,
-    /// The command, when the fact has no fault.
+    /// The command, when the fact has no fault but those that only a new one may not have: the command
+    /// refuses a new one for them.
     pub command: Option<Box<dyn AnyCommand>>,
 }
 
@@ -270,7 +279,7 @@ pub fn read_fact(
         .unwrap_or_else(|| Ident::from_trusted("?"));
     let revision_read = revision.map_or(Revision::FIRST, |FactRevision(revision)| revision);
     let command = kind.read(id, revision_read, facts, at);
-    if at.is_clean() {
+    if at.is_clean_if_stored() {
         envelope.command = command;
     }
     envelope

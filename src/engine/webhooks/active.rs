@@ -14,6 +14,7 @@ use crate::base::text::EventTypePattern;
 use crate::base::time::Timestamp;
 use crate::domain::event::{PublicEvents as _, subject};
 use crate::domain::event_id::EventId;
+use crate::domain::event_id::EventId;
 use crate::domain::resource::Resource as _;
 use crate::domain::webhook::deliveries::{Delivery, LastFailure, WebhookDeliveries};
 use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription};
@@ -23,7 +24,6 @@ use crate::engine::channel::{
 };
 use crate::engine::core::Shared;
 use crate::engine::feed::{EventFilter, EventReader, NoPage};
-use crate::domain::event_id::EventId;
 use crate::journal::events::{Event, GAP_TYPE, gap_event};
 
 const OWN_PAGE: usize = 500;

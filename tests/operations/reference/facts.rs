@@ -202,6 +202,36 @@ fn what_is_wrong_with_a_fact_is_told_by_its_place_inside_it() {
 }
 
 #[test]
+fn days_in_the_wrong_order_are_told_of_a_fact_that_is_not_stored() {
+    let stage = Stage::new();
+    let token = stage.workflow();
+    let mut client = stage.client();
+    let facts = [
+        ("regional-benefit-policy", "benefit-seoul-jung"),
+        ("settlement-account", "settlement-account-1"),
+    ]
+    .map(|(kind, id)| {
+        let facts = with(
+            stage.sample(kind, id),
+            "/effectiveUntil",
+            json!("1999-12-31"),
+        );
+        json!({"kind": kind, "id": stage.id("backwards"), "revision": 1, "facts": facts})
+    });
+    for send in WAYS {
+        let answer = send(&mut client, &token, &facts);
+        assert_eq!(counts(&answer), [0, 0, 0, 0, 2]);
+        for problem in answer.json()["problems"].as_array().unwrap() {
+            assert_eq!(problem["result"], "invalid");
+            let faults = problem["fieldErrors"].as_array().unwrap();
+            assert_eq!(faults.len(), 1, "{problem}");
+            assert_eq!(faults[0]["fieldPath"], "facts.effectiveUntil");
+            assert_eq!(faults[0]["code"], "out_of_range");
+        }
+    }
+}
+
+#[test]
 fn a_line_is_cut_at_its_end_and_blank_ones_count_only() {
     let stage = Stage::new();
     let token = stage.workflow();

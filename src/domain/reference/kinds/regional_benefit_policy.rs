@@ -40,7 +40,7 @@ fn consistent(at: &mut Reader, fields: &Fields<'_>) {
     if let (Some(from), Some(Some(until))) = (fields.effective_from, fields.effective_until)
         && until < from
     {
-        at.fault_at::<()>("effectiveUntil", FaultCode::OutOfRange);
+        at.fault_of_new_at("effectiveUntil", FaultCode::OutOfRange);
     }
     exactly_one(at, fields);
 }
@@ -140,6 +140,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::base::json::Fault;
+    use crate::domain::reference::put::FactResult;
     use crate::domain::resource::Resource as _;
     use crate::domain::scenario::{Scenario, Then};
 
@@ -285,6 +287,37 @@ mod tests {
         assert_eq!(scenario.state(&["p"]), Some(stored));
         put(&mut scenario, "p", 2, [None, None], ALWAYS);
         assert_eq!(found(&scenario, [None, None], DAY).unwrap(), "p");
+    }
+
+    #[test]
+    fn a_policy_that_was_stored_with_its_days_in_the_wrong_order_is_unchanged_when_sent_again() {
+        let mut scenario = Scenario::new();
+        put(&mut scenario, "p", 2, [None, None], ALWAYS);
+        let mut stored: Fact<RegionalBenefitPolicyFact> = scenario.state(&["p"]).unwrap();
+        stored.facts.effective_until = Some(Date::parse("2025-12-31").unwrap());
+        scenario.given(&stored);
+        let sent = |scenario: &mut Scenario, id: &str, revision: i64, until: &str| {
+            let facts = json!({"serviceType": "care", "level1": "Seoul", "effectiveFrom": "2026-01-01",
+                "effectiveUntil": until, "fixedKrw": 1});
+            scenario.put_fact("regional-benefit-policy", id, revision, facts)
+        };
+        let again = sent(&mut scenario, "p", 2, "2025-12-31");
+        assert_eq!(again.answered(), json!("unchanged"));
+        let older = sent(&mut scenario, "p", 1, "2025-12-30");
+        assert_eq!(older.code(), "stale");
+        for (id, revision, until) in [
+            ("p", 2, "2025-12-30"),
+            ("p", 3, "2025-12-31"),
+            ("q", 1, "2025-12-31"),
+        ] {
+            let new = sent(&mut scenario, id, revision, until).refusal();
+            assert_eq!(FactResult::of_refusal(&new), FactResult::Invalid);
+            let expected = Fault {
+                path: "facts.effectiveUntil".to_owned(),
+                code: FaultCode::OutOfRange,
+            };
+            assert_eq!(new.faults, [expected], "{id} {revision}");
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ fn in_order(at: &mut Reader, fields: &Fields<'_>) {
     if let (Some(from), Some(Some(until))) = (fields.effective_from, fields.effective_until)
         && until < from
     {
-        at.fault_at::<()>("effectiveUntil", FaultCode::OutOfRange);
+        at.fault_of_new_at("effectiveUntil", FaultCode::OutOfRange);
     }
 }
 
@@ -64,26 +64,45 @@ impl FactKind for SettlementAccountFact {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use crate::domain::scenario::Scenario;
+    use super::*;
+    use crate::domain::reference::Fact;
+    use crate::domain::scenario::{Scenario, Then};
+
+    fn account(until: &str) -> Value {
+        json!({
+            "branchOfficeProfileId": "branch-1",
+            "purpose": "settlement",
+            "bankName": "한빛은행",
+            "accountHolder": "Carebook",
+            "maskedAccountReference": "110-***-***456",
+            "verificationState": "verified",
+            "effectiveFrom": "2026-10-31",
+            "effectiveUntil": until,
+        })
+    }
+
+    #[test]
+    fn an_account_that_was_stored_with_its_days_in_the_wrong_order_is_unchanged_when_sent_again() {
+        let mut scenario = Scenario::new();
+        let kind = "settlement-account";
+        scenario.fact(kind, "account-1", 1, account("2026-10-31"));
+        let mut stored: Fact<SettlementAccountFact> = scenario.state(&["account-1"]).unwrap();
+        stored.facts.effective_until = Some(Date::parse("2026-10-30").unwrap());
+        scenario.given(&stored);
+        let then = scenario.put_fact(kind, "account-1", 1, account("2026-10-30"));
+        assert!(matches!(then, Then::Answered(_)), "{then:?}");
+        let then = scenario.put_fact(kind, "account-1", 2, account("2026-10-30"));
+        let expected = ("facts.effectiveUntil".to_owned(), "out_of_range");
+        assert_eq!(then.faults(), [expected]);
+    }
 
     #[test]
     fn an_account_may_be_used_for_one_day_and_not_end_before_it_begins() {
         let mut scenario = Scenario::new();
-        let account = |until: &str| {
-            json!({
-                "branchOfficeProfileId": "branch-1",
-                "purpose": "settlement",
-                "bankName": "한빛은행",
-                "accountHolder": "Carebook",
-                "maskedAccountReference": "110-***-***456",
-                "verificationState": "verified",
-                "effectiveFrom": "2026-10-31",
-                "effectiveUntil": until,
-            })
-        };
         let kind = "settlement-account";
         scenario.fact(kind, "account-1", 1, account("2026-10-31"));
         let then = scenario.put_fact(kind, "account-1", 2, account("2026-10-30"));
