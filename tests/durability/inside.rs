@@ -137,7 +137,9 @@ fn a_command_refused_for_its_time_is_replayed_under_its_key_and_refused_when_it_
         request
     };
     on_lane(&engine, async {
-        let refused = engine.execute(untimely(), engine.admit().unwrap()).await;
+        let refused = engine
+            .execute(untimely(), engine.admit().unwrap(), Mode::Commit)
+            .await;
         match refused {
             CommandResult::Refused { rejection, .. } => {
                 assert_eq!(rejection.faults[0].path, "time");
@@ -146,7 +148,9 @@ fn a_command_refused_for_its_time_is_replayed_under_its_key_and_refused_when_it_
         }
         let first = carry_out(&engine, &body).await;
         assert!(is_done(&first, false), "{first:?}");
-        let again = engine.execute(untimely(), engine.admit().unwrap()).await;
+        let again = engine
+            .execute(untimely(), engine.admit().unwrap(), Mode::Commit)
+            .await;
         assert!(is_done(&again, true), "{again:?}");
     })
     .unwrap();

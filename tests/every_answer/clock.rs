@@ -199,10 +199,11 @@ fn an_earlier_body_is_judged_by_no_time_that_is_still_to_come() {
         let facts = json!({"publishedAt": tomorrow, "required": true, "current": true});
         let fact =
             json!({"kind": "consent-version", "id": "terms@1", "revision": 1, "facts": facts});
+        let token = long(&world, &workflow("workflow-1"));
         let put = inside.send_json(
             "POST",
             "/reference-facts",
-            &long(&world, &workflow("workflow-1")),
+            &token,
             "facts",
             Some(json!({"facts": [fact]})),
         );
