@@ -135,24 +135,6 @@ fn number_of(cursor: &str) -> Option<i64> {
     text.split_once('.')?.0.parse().ok()
 }
 
-/// Returns the state of messages and their receivers for `/readyz`, as a further field with a comma before it; empty
-/// without receivers and without unclaimed messages.
-pub(super) fn health(figures: &OutboxFigures) -> String {
-    if figures.receivers.is_empty() && figures.unclaimed == 0 {
-        return String::new();
-    }
-    let sum = |of: fn(&ReceiverFigures) -> usize| figures.receivers.iter().map(of).sum::<usize>();
-    format!(
-        ",\"outbox\":{{\"receivers\":{},\"failing\":{},\"waiting\":{},\"dead\":{},\
-         \"withoutReceiver\":{}}}",
-        figures.receivers.len(),
-        sum(|receiver| usize::from(receiver.is_failing)),
-        sum(|receiver| receiver.waiting),
-        sum(|receiver| receiver.dead),
-        figures.unclaimed
-    )
-}
-
 /// Returns the metrics of messages and their receivers.
 pub(super) fn metrics(figures: &OutboxFigures) -> String {
     let mut page = Page::default();

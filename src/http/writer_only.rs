@@ -52,13 +52,4 @@ impl Service {
         let is_standby = self.engine.is_standby();
         is_standby.then(|| problems.not_writer(self.engine.writer().as_deref()))
     }
-
-    /// Returns what `/readyz` reports of a standby: a field with a comma before it; empty for a writer.
-    pub(super) fn following(&self) -> String {
-        let Some(lag) = self.engine.lag() else {
-            return String::new();
-        };
-        let (positions, seconds) = (lag.positions, lag.time.as_secs_f64());
-        format!(",\"standby\":{{\"lagPositions\":{positions},\"lagSeconds\":{seconds:.3}}}")
-    }
 }

@@ -4,5 +4,6 @@ mod commands;
 mod console;
 pub mod events;
 pub mod facts;
+pub(super) mod readiness;
 mod reads;
 mod specials;

@@ -24,7 +24,7 @@ use crate::http::request::DryRun;
 use crate::http::response::{self, Answer, Problems, json};
 use crate::http::route::Special;
 use crate::http::service::Service;
-use crate::http::webhooks::managing::{ManagedList, ready};
+use crate::http::webhooks::managing::ManagedList;
 
 /// Subject to which pages of metrics are charged. They need no token, so all their readers share one, other than that
 /// of operations without a token.
@@ -45,13 +45,7 @@ impl Service {
     {
         match special {
             Special::Health => json(StatusCode::OK, &b"{\"status\":\"ok\"}"[..]),
-            Special::Ready if self.engine.is_ready() => {
-                let publisher = self.engine.publisher_figures();
-                let outbox = outbox::health(&self.engine.figures_of_outbox());
-                let others = self.following() + &ready(&self.webhook_figures()) + &outbox;
-                response::ready(publisher.as_ref(), &others)
-            }
-            Special::Ready => Problems::PLAIN.unavailable(),
+            Special::Ready => self.readiness(),
             // They have a query.
             Special::Events
             | Special::Outbox
@@ -149,7 +143,7 @@ impl Service {
         }
     }
 
-    fn webhook_figures(&self) -> Arc<Vec<SubscriptionFigures>> {
+    pub(super) fn webhook_figures(&self) -> Arc<Vec<SubscriptionFigures>> {
         let webhooks = self.webhooks.as_ref();
         webhooks.map_or_else(Arc::default, |webhooks| webhooks.dispatcher.figures())
     }

@@ -14,6 +14,7 @@ use crate::domain::outbox::list::MessageBody;
 use crate::domain::outbox::message::MessageStatus;
 use crate::domain::reference::fact_lines::Summary;
 use crate::domain::webhook::body::{DeliveryBody, SubscriptionBody};
+use crate::http::handlers::readiness::Readiness;
 use crate::http::route::Special;
 
 /// Returns the description of a route.
@@ -45,12 +46,9 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
             false
         }
         Special::Ready => {
-            answers.success(
-                200,
-                "Commands are accepted (by a standby, only reads).",
-                Some(readiness()),
-                &[],
-            );
+            let says = "Commands are accepted (by a standby, only reads).";
+            let readiness = schemas.of_types.subschema_for::<Readiness>().to_value();
+            answers.success(200, says, Some(readiness), &[]);
             answers.problem(503, &["service_unavailable"]);
             false
         }
@@ -218,40 +216,6 @@ fn closed(properties: &Value, required: &[&str]) -> Value {
         "type": "object", "properties": properties, "required": required,
         "additionalProperties": false,
     })
-}
-
-fn readiness() -> Value {
-    let count = json!({"type": "integer", "minimum": 0});
-    let nats = closed(
-        &json!({
-            "state": {"type": "string", "enum": ["publishing", "failing"]}, "waiting": count,
-        }),
-        &["state", "waiting"],
-    );
-    let webhooks = closed(
-        &json!({"subscriptions": count, "failing": count, "waiting": count, "dead": count}),
-        &["subscriptions", "failing", "waiting", "dead"],
-    );
-    let outbox = closed(
-        &json!({
-            "receivers": count, "failing": count, "waiting": count, "dead": count,
-            "withoutReceiver": count,
-        }),
-        &["receivers", "failing", "waiting", "dead", "withoutReceiver"],
-    );
-    let mut standby = closed(
-        &json!({"lagPositions": count, "lagSeconds": {"type": "number", "minimum": 0}}),
-        &["lagPositions", "lagSeconds"],
-    );
-    standby["description"] =
-        json!("Present when the service is a standby: it answers reads, and rejects commands.");
-    closed(
-        &json!({
-            "status": {"type": "string", "const": "ready"}, "standby": standby, "nats": nats, "webhooks": webhooks,
-            "outbox": outbox,
-        }),
-        &["status"],
-    )
 }
 
 /// Returns the schema of a batch of facts. An item that fits no kind is reported in the response while the others are

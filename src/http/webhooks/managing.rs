@@ -13,7 +13,7 @@ use crate::catalogue::{Row, Success};
 use crate::domain::resource::Rank;
 use crate::domain::webhook::read_subscription::read_whether_dead;
 use crate::engine::limits::admission::Permit;
-use crate::engine::webhooks::handle::{SubscriptionFigures, Webhooks};
+use crate::engine::webhooks::handle::Webhooks;
 use crate::engine::webhooks::lists::WebhookListRequest;
 use crate::engine::{CommandRequest, CommandResult, Engine, Mode};
 use crate::http::limits::response_room::{ResponseRoom, ResponseRoomOf, charged};
@@ -205,22 +205,6 @@ impl ManagedList<'_> {
             limit: query.limit,
         }
     }
-}
-
-/// Returns the state of webhooks for `/readyz`: a field with a comma before it; empty without subscriptions.
-#[must_use]
-pub fn ready(webhooks: &[SubscriptionFigures]) -> String {
-    if webhooks.is_empty() {
-        return String::new();
-    }
-    let failing = webhooks.iter().filter(|of| of.is_failing).count();
-    let waiting: usize = webhooks.iter().map(|of| of.waiting).sum();
-    let dead: usize = webhooks.iter().map(|of| of.dead).sum();
-    format!(
-        ",\"webhooks\":{{\"subscriptions\":{},\"failing\":{failing},\
-         \"waiting\":{waiting},\"dead\":{dead}}}",
-        webhooks.len()
-    )
 }
 
 #[cfg(test)]
