@@ -2,19 +2,16 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hyper::header::HeaderMap;
 use serde::Serialize;
 
 use super::limits::response_room::ResponseRoom;
 use super::metrics::page::Page;
+use super::read::cursor::{self, Cursors};
 use super::read::min_position::come_to;
 use super::read::query::Query;
 use super::response::{Answer, Problems, at_position};
 use crate::base::actor::Actor;
-use crate::base::digest::Digest;
-use crate::base::hex::hex;
 use crate::base::json::FaultCode;
 use crate::catalogue::Success;
 use crate::domain::operation::to_json;
@@ -25,11 +22,16 @@ use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
 use crate::engine::outbox::{ATTEMPT_BUCKETS, OutboxFigures, ReceiverFigures};
 
-/// Maximum number of messages on a page; `LIMIT` is the default.
-const LIMIT_MAX: usize = 500;
-const LIMIT: usize = 50;
 /// The names of the accepted query parameters.
 const PARAMETERS: [&str; 6] = ["state", "topic", "resource", "order", "limit", "cursor"];
+
+/// The parsed query of a request.
+struct Wanted {
+    asked: MessageQuery,
+    /// The number after which the page begins.
+    after: Option<i64>,
+    cursors: Cursors,
+}
 
 #[derive(Serialize)]
 struct PageBody<'a> {
@@ -46,10 +48,15 @@ pub async fn list(
     outgoing: &ResponseRoom,
 ) -> Answer {
     let problems = Problems::PLAIN;
-    let (asked, after) = match wanted(query, &actor.subject) {
+    let wanted = match wanted(query, &actor.subject) {
         Ok(wanted) => wanted,
         Err(rejection) => return problems.rejected(&rejection),
     };
+    let Wanted {
+        asked,
+        after,
+        cursors,
+    } = wanted;
     if let Err(answer) = come_to(engine, actor, headers, problems).await {
         return *answer;
     }
@@ -69,7 +76,7 @@ pub async fn list(
     }
     let body = to_json(&PageBody {
         items: page.messages.iter().map(MessageBody::new).collect(),
-        next: page.next.map(|next| cursor(next, &asked, &actor.subject)),
+        next: page.next.map(|next| cursors.at(next)),
     });
     problems.sent_body(
         outgoing.to(&actor.subject).body(body.len(), || body),
@@ -77,8 +84,8 @@ pub async fn list(
     )
 }
 
-/// Returns the parsed query, and the message number after which the page begins.
-fn wanted(query: Option<&str>, subject: &str) -> Result<(MessageQuery, Option<i64>), Rejection> {
+/// Parses the query that `subject` sends. A cursor is bound to the filters, the order and the subject.
+fn wanted(query: Option<&str>, subject: &str) -> Result<Wanted, Rejection> {
     let mut query = Query::read(query, &PARAMETERS);
     let status = |text: &str| {
         let mut all = MessageStatus::ALL.into_iter();
@@ -97,42 +104,28 @@ fn wanted(query: Option<&str>, subject: &str) -> Result<(MessageQuery, Option<i6
                 _ => Err(FaultCode::NotAllowed),
             })
             .unwrap_or(false),
-        limit: query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT),
+        limit: cursor::limit(&mut query),
     };
-    let after = query.one("cursor", |text| {
-        let number = number_of(text).ok_or(FaultCode::Pattern)?;
-        match cursor(number, &asked, subject) == text {
-            true => Ok(number),
-            false => Err(FaultCode::NotAllowed),
-        }
+    let MessageQuery {
+        status,
+        topic,
+        resource,
+        oldest_first,
+        limit: _,
+    } = &asked;
+    let status = status.map(MessageStatus::as_str);
+    let cursors = Cursors::bound_to(&format!(
+        "outbox\n{oldest_first}\n{status:?}\n{topic:?}\n{resource:?}\n{subject}"
+    ));
+    let after = cursors.place(&mut query, |after| {
+        after.parse::<i64>().ok().filter(|number| *number > 0)
     });
     query.finish()?;
-    Ok((asked, after))
-}
-
-/// Returns the cursor after this number, bound to the filters, the order and the subject.
-fn cursor(number: i64, asked: &MessageQuery, subject: &str) -> String {
-    const CURSORS: u16 = 0x7002;
-    let parts = [
-        subject,
-        asked.status.map_or("", MessageStatus::as_str),
-        asked.topic.as_deref().unwrap_or("*"),
-        asked.resource.as_deref().unwrap_or("*"),
-        if asked.oldest_first {
-            "oldest"
-        } else {
-            "newest"
-        },
-        &number.to_string(),
-    ];
-    let bound = Digest::of(CURSORS, &parts);
-    URL_SAFE_NO_PAD.encode(format!("{number}.{}", hex(&bound.0)))
-}
-
-fn number_of(cursor: &str) -> Option<i64> {
-    let text = URL_SAFE_NO_PAD.decode(cursor).ok()?;
-    let text = String::from_utf8(text).ok()?;
-    text.split_once('.')?.0.parse().ok()
+    Ok(Wanted {
+        asked,
+        after,
+        cursors,
+    })
 }
 
 /// Returns the metrics of messages and their receivers.
