@@ -349,11 +349,7 @@ fn read_straight(
         return None;
     }
     let mut at = Reader::new(now);
-    let header_key = match row.key {
-        KeySource::Header => read_key(headers, &mut at),
-        KeySource::HeaderIfSent => read_key_if_sent(headers, &mut at),
-        _ => None,
-    };
+    let header_key = header_key(row, headers, &mut at);
     at.is_clean().then_some(ReadCommand {
         command,
         header_key,
@@ -399,11 +395,7 @@ pub fn read_by_tree(
     let json = parse_object(body, share)?;
     let mut at = Reader::new(now);
     dry_run.judged(&mut at);
-    let header_key = match row.key {
-        KeySource::Header => read_key(headers, &mut at),
-        KeySource::HeaderIfSent => read_key_if_sent(headers, &mut at),
-        _ => None,
-    };
+    let header_key = header_key(row, headers, &mut at);
     let command = row
         .operation
         .read(row.name, &Parts { path, body: &json }, &mut at);
@@ -413,6 +405,15 @@ pub fn read_by_tree(
             header_key,
         }),
         _ => Err(Unread::Rejected(Rejection::invalid(at.into_faults()))),
+    }
+}
+
+/// Returns the idempotency key from the header, for an operation that takes it from there.
+fn header_key(row: &Row, headers: &HeaderMap, at: &mut Reader) -> Option<Box<str>> {
+    match row.key {
+        KeySource::Header => read_key(headers, at),
+        KeySource::HeaderIfSent => read_key_if_sent(headers, at),
+        _ => None,
     }
 }
 
