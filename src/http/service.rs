@@ -26,7 +26,7 @@ use super::metrics::Metrics;
 use super::observed::{Ended, Observed, RequestOutcome, Times, observe, tell};
 use super::read::list_query::as_body;
 use super::request::authority::names_one_host;
-use super::request::body::{self, json_body, no_body, shed};
+use super::request::body::{self, no_body, read_json_body, shed};
 use super::request::request_id::{REQUEST_ID, request_id};
 use super::request::{DryRun, Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, problem_body};
@@ -442,7 +442,7 @@ impl Service {
         }
         let body = match (row.body, headers.contains_key(CONTENT_TYPE)) {
             (BodySource::Json, _) | (BodySource::Nothing, true) => {
-                json_body(headers, body, &self.bodies, self.engine.feed(), problems).await
+                read_json_body(headers, body, &self.bodies, self.engine.feed(), problems).await
             }
             (BodySource::Query, _) => Ok((as_body(query).into(), Permit::none(&self.bodies))),
             (BodySource::Nothing, false) => {

@@ -32,7 +32,7 @@ use crate::engine::fact_loading::{Ended, FactBatch};
 use crate::engine::limits::admission::{Admission, Permit};
 use crate::engine::{CommandResult, Engine};
 use crate::http::limits::response_room::{ResponseRoom, ResponseRoomOf};
-use crate::http::request::body::{json_body, shed, unsupported_media_type};
+use crate::http::request::body::{read_json_body, shed, unsupported_media_type};
 use crate::http::request::{DryRun, Unread, is_media_type, no_dry_run, parse_object};
 use crate::http::response::{Answer, Problems, at_position};
 
@@ -105,7 +105,7 @@ where
             "The body must be application/json, or application/x-ndjson with a fact on each line.",
         );
     }
-    let body = json_body(headers, body, sender.bodies, engine.feed(), problems).await;
+    let body = read_json_body(headers, body, sender.bodies, engine.feed(), problems).await;
     let (body, mut share) = match body {
         Ok(body) => body,
         Err(answer) => return *answer,

@@ -44,7 +44,7 @@ pub(in crate::http) async fn pause_before_shedding() {
 
 /// Returns the body of a request as JSON, or 415, 413, 408; or 503, if the service stops (which ends `feed`) before
 /// the body is there.
-pub(in crate::http) async fn json_body<B>(
+pub(in crate::http) async fn read_json_body<B>(
     headers: &HeaderMap,
     body: B,
     budget: &Arc<Admission>,

@@ -99,7 +99,7 @@ impl Problems {
             tell_of_faults(&rejection.faults);
         }
         if let Some(body) = &rejection.body {
-            return json_body(status, AnswerBody::problem(body.clone(), rejection.code));
+            return json_response(status, AnswerBody::problem(body.clone(), rejection.code));
         }
         self.written(Problem {
             status,
@@ -344,10 +344,10 @@ fn tell_of_faults(faults: &[Fault]) {
 /// Returns a response with a JSON body.
 #[must_use]
 pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
-    json_body(status, AnswerBody::from(body))
+    json_response(status, AnswerBody::from(body))
 }
 
-fn json_body(status: StatusCode, body: AnswerBody) -> Answer {
+fn json_response(status: StatusCode, body: AnswerBody) -> Answer {
     let mut answer = Response::new(body);
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, JSON);
