@@ -32,8 +32,10 @@ use crate::engine::fact_loading::{Ended, FactBatch};
 use crate::engine::limits::admission::{Admission, Permit};
 use crate::engine::{CommandResult, Engine};
 use crate::http::limits::response_room::{ResponseRoom, ResponseRoomOf};
+use crate::http::request::arriving::is_media_type;
 use crate::http::request::body::{read_json_body, shed, unsupported_media_type};
-use crate::http::request::{DryRun, Unread, is_media_type, no_dry_run, parse_object};
+use crate::http::request::command::{Unread, parse_object};
+use crate::http::request::{DryRun, no_dry_run};
 use crate::http::response::{Answer, Problems, at_position};
 
 /// How long a stream may stay silent.
@@ -348,7 +350,7 @@ mod tests {
     use crate::cli::runtime::on_lane;
     use crate::engine::sample::engine;
     use crate::http::limits::response_room::{SMALL_BYTES_MAX, taken};
-    use crate::http::request::bodies_budget;
+    use crate::http::request::arriving::bodies_budget;
 
     #[test]
     fn the_large_answer_to_a_batch_counts_until_it_is_sent_and_its_sender_waits() {

@@ -13,7 +13,7 @@ use hyper::body::Body;
 use hyper::header::{CONTENT_TYPE, EXPECT, HeaderMap};
 use tokio::time::{sleep, timeout};
 
-use super::{BodyError, is_media_type, whole_body};
+use super::arriving::{BodyError, is_media_type, whole_body};
 use crate::engine::feed::Feed;
 use crate::engine::limits::admission::{Admission, Permit};
 use crate::http::limits::pace::Pace;

@@ -20,7 +20,7 @@ use crate::http::limits::response_room::{ResponseRoom, ResponseRoomOf, charged};
 use crate::http::read::list_query::{ListQuery, OwnParameter};
 use crate::http::read::lists::body_of;
 use crate::http::read::min_position::{come_to, come_to_place};
-use crate::http::request::ReadCommand;
+use crate::http::request::command::ReadCommand;
 use crate::http::response::{Answer, Problems, at_position};
 use crate::http::route::Special;
 use crate::journal::events::EventId;
@@ -221,7 +221,9 @@ mod tests {
     use crate::engine::sample::engine;
     use crate::engine::webhooks::handle::{Delivered, OutgoingEvent, Sender, Sending};
     use crate::http::limits::response_room::taken;
-    use crate::http::request::{DryRun, bodies_budget, read_command};
+    use crate::http::request::DryRun;
+    use crate::http::request::arriving::bodies_budget;
+    use crate::http::request::command::read_command;
     use crate::http::service::Service;
     use crate::http::token::TokenVerifier;
 
