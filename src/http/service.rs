@@ -32,7 +32,7 @@ use super::request::body::{self, no_body, read_json_body, shed};
 use super::request::command::{Unread, read_command};
 use super::request::request_id::{REQUEST_ID, request_id};
 use super::response::{self, Answer, Problems, problem_body};
-use super::route::{Handler, Offer, RouteMatch, Routes, Special};
+use super::route::{Handler, Offer, RouteMatch, Routes};
 use super::token::{LastToken, TokenVerifier};
 use super::webhooks::managing::WebhookFront;
 use crate::base::actor::Actor;
@@ -393,12 +393,10 @@ impl Service {
                 Box::pin(self.history(caller, row, parameters, headers, uri)).await
             }
             Handler::List(row) => Box::pin(self.list_row(caller, row, uri, headers)).await,
-            Handler::Special(special) if special.is_management_list() => {
-                Box::pin(self.management_list(caller, special, (parameters, uri), headers)).await
+            Handler::ManagementList(list) => {
+                Box::pin(self.management_list(caller, list, (parameters, uri), headers)).await
             }
-            Handler::Special(Special::Events) => {
-                Box::pin(self.events(caller, query, headers)).await
-            }
+            Handler::Events => Box::pin(self.events(caller, query, headers)).await,
             Handler::Special(special) => {
                 let dry_run = dry_run.where_offered(false);
                 Box::pin(self.special(caller, special, headers, dry_run, body)).await

@@ -22,7 +22,7 @@ use crate::http::openapi;
 use crate::http::outbox;
 use crate::http::request::DryRun;
 use crate::http::response::{self, Answer, Problems, json};
-use crate::http::route::Special;
+use crate::http::route::{ManagementList, Special};
 use crate::http::service::Service;
 use crate::http::webhooks::managing::ManagedList;
 
@@ -46,13 +46,6 @@ impl Service {
         match special {
             Special::Health => json(StatusCode::OK, &b"{\"status\":\"ok\"}"[..]),
             Special::Ready => self.readiness(),
-            // They have a query.
-            Special::Events
-            | Special::Outbox
-            | Special::ListWebhooks
-            | Special::ListWebhookDeliveries => {
-                Problems::PLAIN.reply(CommandResult::Fault, Success::Ok)
-            }
             Special::ApiDocument => match openapi::served().await {
                 Some(document) => document.answer(headers),
                 None => Problems::PLAIN.reply(CommandResult::Fault, Success::Ok),
@@ -121,25 +114,28 @@ impl Service {
     pub(in crate::http) async fn management_list(
         &self,
         caller: &Caller,
-        special: Special,
+        list: ManagementList,
         (parameters, uri): (&[(&str, &str)], &Uri),
         headers: &HeaderMap,
     ) -> Answer {
-        match self.actor(caller, headers, Problems::PLAIN).await {
-            Ok(actor) if special == Special::Outbox => {
+        let actor = match self.actor(caller, headers, Problems::PLAIN).await {
+            Ok(actor) => actor,
+            Err(answer) => return *answer,
+        };
+        match list {
+            ManagementList::Outbox => {
                 outbox::list(&self.engine, &actor, uri.query(), headers, &self.outgoing).await
             }
-            Ok(actor) => {
+            ManagementList::Webhooks(asked) => {
                 let list = ManagedList {
                     engine: &self.engine,
                     actor: &actor,
-                    asked: special,
+                    asked,
                     parameters,
                     outgoing: &self.outgoing,
                 };
                 list.page(uri, headers).await
             }
-            Err(answer) => *answer,
         }
     }
 

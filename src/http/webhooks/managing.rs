@@ -22,7 +22,7 @@ use crate::http::read::lists::body_of;
 use crate::http::read::min_position::{come_to, come_to_place};
 use crate::http::request::command::ReadCommand;
 use crate::http::response::{Answer, Problems, at_position};
-use crate::http::route::Special;
+use crate::http::route::WebhookList;
 use crate::journal::events::EventId;
 
 /// The parameter that filters deliveries by their state.
@@ -131,7 +131,7 @@ pub struct ManagedList<'a> {
     /// The requesting actor.
     pub actor: &'a Actor,
     /// The requested list.
-    pub asked: Special,
+    pub asked: WebhookList,
     /// The parameters of the list's path.
     pub parameters: &'a [(&'a str, &'a str)],
     /// The budget that the page's body is charged to.
@@ -147,7 +147,7 @@ impl ManagedList<'_> {
     /// Returns the requested page.
     pub async fn page(&self, uri: &Uri, headers: &HeaderMap) -> Answer {
         let problems = Problems::PLAIN;
-        let is_of_deliveries = self.asked == Special::ListWebhookDeliveries;
+        let is_of_deliveries = self.asked == WebhookList::Deliveries;
         let (own, is_place): (&[OwnParameter], fn(&str) -> bool) = match is_of_deliveries {
             true => (DELIVERY_STATES, is_place::<EventId>),
             false => (&[][..], is_place::<Rank>),
