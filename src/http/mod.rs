@@ -20,7 +20,6 @@ pub mod openapi;
 pub mod outbox;
 pub mod provider;
 pub mod read;
-pub mod receiver;
 mod refused;
 pub mod request;
 pub mod response;

@@ -9,7 +9,7 @@ use hyper::body::Body;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use hyper::{StatusCode, Uri};
 
-use super::facts;
+use super::{facts, outbox};
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::Success;
 use crate::engine::CommandResult;
@@ -19,7 +19,6 @@ use crate::http::figures_page::{self, AllFigures};
 use crate::http::metrics::FrontFigures;
 use crate::http::metrics::process::ProcessFigures;
 use crate::http::openapi;
-use crate::http::outbox;
 use crate::http::request::DryRun;
 use crate::http::response::{self, Answer, Problems, json};
 use crate::http::route::{ManagementList, Special};

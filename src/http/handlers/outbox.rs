@@ -1,16 +1,8 @@
-//! `GET /outbox`: messages to other systems, in pages, without their bodies; and their figures.
-
-use std::time::Duration;
+//! `GET /outbox`: messages to other systems, in pages, without their bodies.
 
 use hyper::header::HeaderMap;
 use serde::Serialize;
 
-use super::limits::response_room::ResponseRoom;
-use super::metrics::page::Page;
-use super::read::cursor::{self, Cursors};
-use super::read::min_position::come_to;
-use super::read::query::Query;
-use super::response::{Answer, Problems, at_position};
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
 use crate::catalogue::Success;
@@ -20,7 +12,11 @@ use crate::domain::outbox::may_manage;
 use crate::domain::outbox::message::MessageStatus;
 use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
-use crate::engine::outbox::{ATTEMPT_BUCKETS, OutboxFigures, ReceiverFigures};
+use crate::http::limits::response_room::ResponseRoom;
+use crate::http::read::cursor::{self, Cursors};
+use crate::http::read::min_position::come_to;
+use crate::http::read::query::Query;
+use crate::http::response::{Answer, Problems, at_position};
 
 /// The names of the accepted query parameters.
 const PARAMETERS: [&str; 6] = ["state", "topic", "resource", "order", "limit", "cursor"];
@@ -40,7 +36,7 @@ struct PageBody<'a> {
 }
 
 /// Answers the actor's request for a page of messages.
-pub async fn list(
+pub(super) async fn list(
     engine: &Engine,
     actor: &Actor,
     query: Option<&str>,
@@ -126,82 +122,4 @@ fn wanted(query: Option<&str>, subject: &str) -> Result<Wanted, Rejection> {
         after,
         cursors,
     })
-}
-
-/// Returns the metrics of messages and their receivers.
-pub(super) fn metrics(figures: &OutboxFigures) -> String {
-    let mut page = Page::default();
-    type Of = fn(&ReceiverFigures) -> String;
-    let each: [(&str, &str, &str, Of); 5] = [
-        (
-            "carebook_receiver_waiting",
-            "gauge",
-            "Messages that wait for the receiver.",
-            |receiver| receiver.waiting.to_string(),
-        ),
-        (
-            "carebook_receiver_dead",
-            "gauge",
-            "Messages that the receiver has not taken at any attempt.",
-            |receiver| receiver.dead.to_string(),
-        ),
-        (
-            "carebook_receiver_oldest_seconds",
-            "gauge",
-            "The age of the oldest message that is waiting or dead; 0 when there is none.",
-            |receiver| receiver.oldest_age.as_secs_f64().to_string(),
-        ),
-        (
-            "carebook_receiver_attempts_total",
-            "counter",
-            "Attempts at bringing a message to the receiver.",
-            |receiver| receiver.attempts.to_string(),
-        ),
-        (
-            "carebook_receiver_taken_total",
-            "counter",
-            "Attempts at which the receiver has taken the message.",
-            |receiver| receiver.taken.to_string(),
-        ),
-    ];
-    for (name, kind, help, of) in each {
-        page.head(name, kind, help);
-        for receiver in &figures.receivers {
-            page.sample(
-                name,
-                &format!("receiver=\"{}\"", receiver.name),
-                of(receiver),
-            );
-        }
-    }
-    let name = "carebook_receiver_attempt_duration_seconds";
-    page.head(name, "histogram", "How long an attempt took.");
-    for receiver in &figures.receivers {
-        let label = format!("receiver=\"{}\"", receiver.name);
-        let bounds = ATTEMPT_BUCKETS.map(|millis| Duration::from_millis(millis).as_secs_f64());
-        let bounds = bounds.map(|seconds| seconds.to_string());
-        let bounds = bounds.iter().map(String::as_str).chain(["+Inf"]);
-        let mut count = 0;
-        for (bound, attempts) in bounds.zip(receiver.durations) {
-            count += attempts;
-            page.sample(
-                &format!("{name}_bucket"),
-                &format!("{label},le=\"{bound}\""),
-                count,
-            );
-        }
-        page.sample(
-            &format!("{name}_sum"),
-            &label,
-            receiver.duration.as_secs_f64(),
-        );
-        page.sample(&format!("{name}_count"), &label, count);
-    }
-    page.one(
-        "carebook_outbox_unclaimed",
-        "gauge",
-        "Messages that wait or are dead, and for whose topics no receiver is named.",
-        figures.unclaimed,
-    );
-    page.0
 }
