@@ -6,7 +6,9 @@ use carebook::base::codec::Blob;
 use carebook::base::time::Timestamp;
 use carebook::catalogue::OPERATIONS;
 use carebook::engine::limits::admission::Permit;
-use carebook::http::request::{DryRun, bodies_budget, read_by_tree, read_command};
+use carebook::http::request::DryRun;
+use carebook::http::request::arriving::bodies_budget;
+use carebook::http::request::command::{read_by_tree, read_command};
 use carebook::journal::record::{NewChange, NewRecord, Record, RecordChange, RecordKey, SCHEMA};
 use carebook::journal::replay::Replay;
 

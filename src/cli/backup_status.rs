@@ -163,7 +163,7 @@ pub(super) fn watched(file: &Path) -> io::Result<Arc<Backups>> {
             );
         }
         was_readable = status.is_ok();
-        read.was_read(status.ok().map(|status| status.figures()));
+        read.set(status.ok().map(|status| status.figures()));
     };
     look();
     reread("backup-status", INTERVAL, look)?;
@@ -303,8 +303,8 @@ mod tests {
             failures: 3,
             ..BackupFigures::default()
         };
-        backups.was_read(Some(said));
-        backups.was_read(None);
+        backups.set(Some(said));
+        backups.set(None);
         assert!(!backups.figures().is_readable);
         assert_eq!(backups.figures().failures, 3);
     }

@@ -81,7 +81,7 @@ impl Caller {
     }
 
     /// Waits until the connection is to be closed.
-    pub async fn is_told_to_go(&self) {
-        self.peer.is_told_to_go().await;
+    pub async fn until_closing(&self) {
+        self.peer.until_closing().await;
     }
 }

@@ -7,7 +7,7 @@ use super::metric_sources::{BackupFigures, UpkeepFigures};
 use super::metrics::journal::JournalFigures;
 use super::metrics::process::ProcessFigures;
 use super::metrics::{FrontFigures, Metrics};
-use super::outbox;
+use super::outbox::figures as outbox;
 use super::tls::CertificateFigures;
 use super::token::RefusalCounts;
 use super::traces::TraceFigures;
@@ -42,7 +42,7 @@ pub fn page(metrics: &Metrics, all: &AllFigures<'_>) -> String {
     let mut page = metrics.page(&all.engine, &all.front, all.publisher.as_ref(), all.now);
     all.upkeep.put(&mut page, all.now);
     page.0.push_str(&webhooks::page(all.webhooks, all.now));
-    page.0.push_str(&outbox::metrics(&all.engine.outbox));
+    page.0.push_str(&outbox::page(&all.engine.outbox));
     all.process.put(&mut page);
     page.0
 }

@@ -57,7 +57,7 @@ impl Backups {
     }
 
     /// Stores the state that was read; `None` if it could not be read.
-    pub fn was_read(&self, figures: Option<BackupFigures>) {
+    pub fn set(&self, figures: Option<BackupFigures>) {
         let mut known = self.0.lock();
         *known = figures.unwrap_or(BackupFigures {
             is_readable: false,

@@ -20,7 +20,8 @@ pub struct PathHandlers {
     read: Option<(Series, &'static ReadRow)>,
     history: Option<(Series, &'static ReadRow)>,
     list: Option<(Series, &'static ListRow)>,
-    special: Vec<(Method, Series, Special)>,
+    /// Of routes outside the catalogue.
+    others: Vec<(Method, Series, Handler)>,
 }
 
 /// Which routes a listener offers.
@@ -45,113 +46,6 @@ impl Offer {
     }
 }
 
-/// Routes that are neither an operation nor a read of the catalogue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Special {
-    /// `POST /reference-facts`
-    PutFacts,
-    /// `GET /events`
-    Events,
-    /// `GET /healthz`
-    Health,
-    /// `GET /readyz`
-    Ready,
-    /// `GET /metrics`
-    Metrics,
-    /// `GET /openapi.json`
-    ApiDocument,
-    /// `GET /docs`, and the files of its page
-    Docs(DocsFile),
-    /// `GET /outbox`
-    Outbox,
-    /// `GET /webhook-subscriptions`
-    ListWebhooks,
-    /// `GET /webhook-subscriptions/{subscriptionId}/deliveries`
-    ListWebhookDeliveries,
-}
-
-impl Special {
-    /// Returns the route's name.
-    ///
-    /// # Panics
-    /// Never: each route has a name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        let found = Self::ALL
-            .into_iter()
-            .find(|(_, _, known, _)| *known == self);
-        found.map(|(.., name)| name).expect("each route has a name")
-    }
-
-    /// Whether the route is on each listener.
-    fn is_everywhere(self) -> bool {
-        matches!(
-            self,
-            Self::Health | Self::Ready | Self::ApiDocument | Self::Docs(_)
-        )
-    }
-
-    /// Whether the route lists objects that operators manage.
-    #[must_use]
-    pub fn is_management_list(self) -> bool {
-        matches!(
-            self,
-            Self::Outbox | Self::ListWebhooks | Self::ListWebhookDeliveries
-        )
-    }
-
-    const ALL: [(&'static str, Method, Self, &'static str); 13] = [
-        (
-            "/reference-facts",
-            Method::POST,
-            Self::PutFacts,
-            "put_reference_facts",
-        ),
-        ("/events", Method::GET, Self::Events, "read_events"),
-        ("/healthz", Method::GET, Self::Health, "healthz"),
-        ("/readyz", Method::GET, Self::Ready, "readyz"),
-        ("/metrics", Method::GET, Self::Metrics, "metrics"),
-        ("/outbox", Method::GET, Self::Outbox, "list_outbox"),
-        (
-            "/openapi.json",
-            Method::GET,
-            Self::ApiDocument,
-            "api_document",
-        ),
-        ("/docs", Method::GET, Self::Docs(DocsFile::Page), "docs"),
-        (
-            "/docs/start.js",
-            Method::GET,
-            Self::Docs(DocsFile::Start),
-            "docs_start",
-        ),
-        (
-            "/docs/swagger-ui-bundle.js",
-            Method::GET,
-            Self::Docs(DocsFile::Script),
-            "docs_script",
-        ),
-        (
-            "/docs/swagger-ui.css",
-            Method::GET,
-            Self::Docs(DocsFile::Style),
-            "docs_style",
-        ),
-        (
-            "/webhook-subscriptions",
-            Method::GET,
-            Self::ListWebhooks,
-            "list_webhook_subscriptions",
-        ),
-        (
-            "/webhook-subscriptions/{subscriptionId}/deliveries",
-            Method::GET,
-            Self::ListWebhookDeliveries,
-            "list_webhook_deliveries",
-        ),
-    ];
-}
-
 /// The handler of a request, by the kind of its route.
 #[derive(Clone, Copy)]
 pub enum Handler {
@@ -163,8 +57,161 @@ pub enum Handler {
     History(&'static ReadRow),
     /// A list.
     List(&'static ListRow),
+    /// A list of objects that operators manage.
+    ManagementList(ManagementList),
+    /// `GET /events`
+    Events,
     /// Another route.
     Special(Special),
+}
+
+/// The lists of objects that operators manage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ManagementList {
+    /// `GET /outbox`
+    Outbox,
+    /// A list about webhooks.
+    Webhooks(WebhookList),
+}
+
+/// The lists about webhooks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WebhookList {
+    /// `GET /webhook-subscriptions`
+    Subscriptions,
+    /// `GET /webhook-subscriptions/{subscriptionId}/deliveries`
+    Deliveries,
+}
+
+/// The other routes outside the catalogue, whose answers do not depend on a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Special {
+    /// `POST /reference-facts`
+    PutFacts,
+    /// `GET /healthz`
+    Health,
+    /// `GET /readyz`
+    Ready,
+    /// `GET /metrics`
+    Metrics,
+    /// `GET /openapi.json`
+    ApiDocument,
+    /// `GET /docs`, and the files of its page
+    Docs(DocsFile),
+}
+
+/// The routes outside the catalogue: path, method, handler.
+const OTHERS: [(&str, Method, Handler); 13] = [
+    (
+        "/reference-facts",
+        Method::POST,
+        Handler::Special(Special::PutFacts),
+    ),
+    ("/events", Method::GET, Handler::Events),
+    ("/healthz", Method::GET, Handler::Special(Special::Health)),
+    ("/readyz", Method::GET, Handler::Special(Special::Ready)),
+    ("/metrics", Method::GET, Handler::Special(Special::Metrics)),
+    (
+        "/outbox",
+        Method::GET,
+        Handler::ManagementList(ManagementList::Outbox),
+    ),
+    (
+        "/openapi.json",
+        Method::GET,
+        Handler::Special(Special::ApiDocument),
+    ),
+    (
+        "/docs",
+        Method::GET,
+        Handler::Special(Special::Docs(DocsFile::Page)),
+    ),
+    (
+        "/docs/start.js",
+        Method::GET,
+        Handler::Special(Special::Docs(DocsFile::Start)),
+    ),
+    (
+        "/docs/swagger-ui-bundle.js",
+        Method::GET,
+        Handler::Special(Special::Docs(DocsFile::Script)),
+    ),
+    (
+        "/docs/swagger-ui.css",
+        Method::GET,
+        Handler::Special(Special::Docs(DocsFile::Style)),
+    ),
+    (
+        "/webhook-subscriptions",
+        Method::GET,
+        Handler::ManagementList(ManagementList::Webhooks(WebhookList::Subscriptions)),
+    ),
+    (
+        "/webhook-subscriptions/{subscriptionId}/deliveries",
+        Method::GET,
+        Handler::ManagementList(ManagementList::Webhooks(WebhookList::Deliveries)),
+    ),
+];
+
+impl ManagementList {
+    /// Returns the route's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Outbox => "list_outbox",
+            Self::Webhooks(WebhookList::Subscriptions) => "list_webhook_subscriptions",
+            Self::Webhooks(WebhookList::Deliveries) => "list_webhook_deliveries",
+        }
+    }
+}
+
+impl Special {
+    /// Returns the route's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PutFacts => "put_reference_facts",
+            Self::Health => "healthz",
+            Self::Ready => "readyz",
+            Self::Metrics => "metrics",
+            Self::ApiDocument => "api_document",
+            Self::Docs(DocsFile::Page) => "docs",
+            Self::Docs(DocsFile::Start) => "docs_start",
+            Self::Docs(DocsFile::Script) => "docs_script",
+            Self::Docs(DocsFile::Style) => "docs_style",
+        }
+    }
+}
+
+impl Handler {
+    /// Returns the route's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Operation(row) => row.name,
+            Self::Read(row) => row.name,
+            Self::History(_) => "read_history",
+            Self::List(row) => row.name,
+            Self::ManagementList(list) => list.name(),
+            Self::Events => "read_events",
+            Self::Special(special) => special.name(),
+        }
+    }
+
+    /// Whether the route is on each listener.
+    fn is_everywhere(self) -> bool {
+        matches!(
+            self,
+            Self::Special(
+                Special::Health | Special::Ready | Special::ApiDocument | Special::Docs(_)
+            )
+        )
+    }
+
+    /// Whether the route, which is outside the catalogue, is internal.
+    fn is_internal(self) -> bool {
+        matches!(self, Self::Special(Special::Metrics))
+    }
 }
 
 /// The index of a series of requests in the metrics: an operation, a read, or another route.
@@ -177,12 +224,12 @@ pub fn series_names() -> Vec<&'static str> {
     let operations = OPERATIONS.iter().chain(MANAGEMENT).map(|row| row.name);
     let reads = READS.iter().chain(MANAGEMENT_READS).map(|row| row.name);
     let lists = LISTS.iter().map(|row| row.name);
-    let special = Special::ALL.into_iter().map(|(.., name)| name);
+    let others = OTHERS.into_iter().map(|(.., handler)| handler.name());
     operations
         .chain(reads)
         .chain(["read_history"])
         .chain(lists)
-        .chain(special)
+        .chain(others)
         .chain(["console", "other"])
         .collect()
 }
@@ -253,10 +300,10 @@ impl Routes {
                 places.entry(row.path.to_owned()).or_default().list = Some((series, row));
             }
         }
-        for ((path, method, special, _), series) in Special::ALL.into_iter().zip(&mut series) {
-            if special.is_everywhere() || offer.has(special == Special::Metrics) {
+        for ((path, method, handler), series) in OTHERS.into_iter().zip(&mut series) {
+            if handler.is_everywhere() || offer.has(handler.is_internal()) {
                 let place = places.entry(path.to_owned()).or_default();
-                place.special.push((method, series, special));
+                place.others.push((method, series, handler));
             }
         }
         let mut router = matchit::Router::new();
@@ -312,15 +359,14 @@ impl PathHandlers {
         let operations = self.operations.iter();
         let operations =
             operations.map(|(method, _, row)| (method.clone(), Handler::Operation(row)));
-        let special = self.special.iter();
-        let special =
-            special.map(|(method, _, special)| (method.clone(), Handler::Special(*special)));
+        let others = self.others.iter();
+        let others = others.map(|(method, _, handler)| (method.clone(), *handler));
         let read = self.read.map(|(_, row)| (Method::GET, Handler::Read(row)));
         let list = self.list.map(|(_, row)| (Method::GET, Handler::List(row)));
         let history = self.history;
         let history = history.map(|(_, row)| (Method::GET, Handler::History(row)));
         let reads = read.into_iter().chain(list).chain(history);
-        operations.chain(special).chain(reads).collect()
+        operations.chain(others).chain(reads).collect()
     }
 
     /// Returns the handler of `method`; HEAD is treated like GET.
@@ -332,14 +378,14 @@ impl PathHandlers {
             method
         };
         let operation = self.operations.iter().find(|(known, ..)| known == method);
-        let special = self.special.iter().find(|(known, ..)| known == method);
+        let other = self.others.iter().find(|(known, ..)| known == method);
         let is_get = *method == Method::GET;
         let read = self.read.filter(|_| is_get);
         let history = self.history.filter(|_| is_get);
         let list = self.list.filter(|_| is_get);
         operation
             .map(|(_, series, row)| (*series, Handler::Operation(row)))
-            .or(special.map(|(_, series, special)| (*series, Handler::Special(*special))))
+            .or(other.map(|(_, series, handler)| (*series, *handler)))
             .or(read.map(|(series, row)| (series, Handler::Read(row))))
             .or(history.map(|(series, row)| (series, Handler::History(row))))
             .or(list.map(|(series, row)| (series, Handler::List(row))))
@@ -351,8 +397,8 @@ impl PathHandlers {
         let is_read = self.read.is_some() || self.list.is_some() || self.history.is_some();
         let read = is_read.then_some(Method::GET);
         let operations = self.operations.iter().map(|(method, ..)| method.clone());
-        let special = self.special.iter().map(|(method, ..)| method.clone());
-        let mut methods: Vec<_> = read.into_iter().chain(operations).chain(special).collect();
+        let others = self.others.iter().map(|(method, ..)| method.clone());
+        let mut methods: Vec<_> = read.into_iter().chain(operations).chain(others).collect();
         if methods.contains(&Method::GET) {
             methods.push(Method::HEAD);
         }
@@ -452,7 +498,7 @@ mod tests {
         assert_eq!(names.len(), series_names().len());
         let operations = OPERATIONS.len() + MANAGEMENT.len();
         let reads = READS.len() + MANAGEMENT_READS.len();
-        let others = LISTS.len() + Special::ALL.len() + 3;
+        let others = LISTS.len() + OTHERS.len() + 3;
         assert_eq!(names.len(), operations + reads + others);
     }
 
@@ -477,10 +523,10 @@ mod tests {
             assert!(is_there(&public, &path, &Method::GET));
             assert!(!is_there(&internal, &path, &Method::GET));
         }
-        for (path, method, special, _) in Special::ALL {
+        for (path, method, handler) in OTHERS {
             let path = &path.replace(['{', '}'], "");
-            let is_on_both = special.is_everywhere();
-            let is_internal = special == Special::Metrics;
+            let is_on_both = handler.is_everywhere();
+            let is_internal = path == "/metrics";
             assert_eq!(is_there(&public, path, &method), !is_internal);
             assert_eq!(
                 is_there(&internal, path, &method),

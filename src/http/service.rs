@@ -25,12 +25,14 @@ use super::metric_sources::MetricSources;
 use super::metrics::Metrics;
 use super::observed::{Ended, Observed, RequestOutcome, Times, observe, tell};
 use super::read::list_query::as_body;
+use super::request::DryRun;
+use super::request::arriving::bodies_budget;
 use super::request::authority::names_one_host;
-use super::request::body::{self, json_body, no_body, shed};
+use super::request::body::{self, no_body, read_json_body, shed};
+use super::request::command::{Unread, read_command};
 use super::request::request_id::{REQUEST_ID, request_id};
-use super::request::{DryRun, Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, problem_body};
-use super::route::{Handler, Offer, RouteMatch, Routes, Special};
+use super::route::{Handler, Offer, RouteMatch, Routes};
 use super::token::{LastToken, TokenVerifier};
 use super::webhooks::managing::WebhookFront;
 use crate::base::actor::Actor;
@@ -74,7 +76,7 @@ pub(super) type Parameters<'a> = Vec<(&'a str, &'a str)>;
 
 /// What a request says beside its body.
 #[derive(Clone, Copy)]
-struct Said<'a> {
+struct RequestParts<'a> {
     parameters: &'a Parameters<'a>,
     query: Option<&'a str>,
     headers: &'a HeaderMap,
@@ -229,8 +231,8 @@ impl Service {
             ));
             // The connection may have other requests in flight.
             let answer = unless_its_future_panics(pin!(routed)).await;
-            let answer =
-                answer.unwrap_or_else(|| self.instead(head.uri.path(), CommandResult::Fault));
+            let answer = answer
+                .unwrap_or_else(|| self.response_instead(head.uri.path(), CommandResult::Fault));
             self.unless_replaced(answer, &head, started).await
         };
         let took = started.elapsed();
@@ -255,7 +257,7 @@ impl Service {
             }
         }
         answer.headers_mut().insert(REQUEST_ID, request_id);
-        self.dress(&mut answer, caller, &head);
+        self.add_common_headers(&mut answer, caller, &head);
         answer
     }
 
@@ -270,7 +272,7 @@ impl Service {
     }
 
     /// Gives a response the headers that every one has.
-    pub(super) fn dress(&self, answer: &mut Answer, caller: &Caller, head: &Parts) {
+    pub(super) fn add_common_headers(&self, answer: &mut Answer, caller: &Caller, head: &Parts) {
         if head.headers.contains_key(AUTHORIZATION) {
             // A 304 has the headers of its 200.
             let kept = match answer.headers().contains_key(ETAG) {
@@ -292,8 +294,8 @@ impl Service {
         }
     }
 
-    /// What a request for this path is answered in the place of its own answer.
-    pub(super) fn instead(&self, path: &str, result: CommandResult) -> Answer {
+    /// Returns the response for `result` in the problem shape of this path.
+    pub(super) fn response_instead(&self, path: &str, result: CommandResult) -> Answer {
         let found = self.routes.find(path);
         let problems = found.map_or(Problems::PLAIN, |found| found.place.problems());
         problems.reply(result, Success::Ok)
@@ -345,13 +347,13 @@ impl Service {
             .map(|(name, value)| (*name, value.as_ref()))
             .collect();
         outcome.series = own;
-        let said = Said {
+        let parts = RequestParts {
             parameters: &parameters,
             query: uri.query(),
             headers,
             dry_run: DryRun::of(uri.query()),
         };
-        self.reached(caller, asked, said, uri, body, &mut outcome.command)
+        self.reached(caller, asked, parts, uri, body, &mut outcome.command)
             .await
     }
 
@@ -360,7 +362,7 @@ impl Service {
         &self,
         caller: &Caller,
         asked: Handler,
-        said: Said<'_>,
+        parts: RequestParts<'_>,
         uri: &Uri,
         body: B,
         times: &mut Times,
@@ -369,16 +371,16 @@ impl Service {
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let Said {
+        let RequestParts {
             parameters,
             query,
             headers,
             dry_run,
-        } = said;
+        } = parts;
         // On the heap, all but commands: every request carries the room for what it may await.
         match asked {
             Handler::Operation(row) => {
-                let answer = self.operation(caller, row, said, body, times).await;
+                let answer = self.operation(caller, row, parts, body, times).await;
                 match dry_run {
                     DryRun::Yes if row.purpose == Purpose::Service => response::of_dry_run(answer),
                     _ => answer,
@@ -391,12 +393,10 @@ impl Service {
                 Box::pin(self.history(caller, row, parameters, headers, uri)).await
             }
             Handler::List(row) => Box::pin(self.list_row(caller, row, uri, headers)).await,
-            Handler::Special(special) if special.is_management_list() => {
-                Box::pin(self.management_list(caller, special, (parameters, uri), headers)).await
+            Handler::ManagementList(list) => {
+                Box::pin(self.management_list(caller, list, (parameters, uri), headers)).await
             }
-            Handler::Special(Special::Events) => {
-                Box::pin(self.events(caller, query, headers)).await
-            }
+            Handler::Events => Box::pin(self.events(caller, query, headers)).await,
             Handler::Special(special) => {
                 let dry_run = dry_run.where_offered(false);
                 Box::pin(self.special(caller, special, headers, dry_run, body)).await
@@ -408,7 +408,7 @@ impl Service {
         &self,
         caller: &Caller,
         row: &'static Row,
-        said: Said<'_>,
+        parts: RequestParts<'_>,
         body: B,
         times: &mut Times,
     ) -> Answer
@@ -417,12 +417,12 @@ impl Service {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let problems = Problems::of(row);
-        let Said {
+        let RequestParts {
             parameters,
             query,
             headers,
             dry_run,
-        } = said;
+        } = parts;
         let actor = if row.bearer {
             match self.actor(caller, headers, problems).await {
                 Ok(actor) => actor,
@@ -442,7 +442,7 @@ impl Service {
         }
         let body = match (row.body, headers.contains_key(CONTENT_TYPE)) {
             (BodySource::Json, _) | (BodySource::Nothing, true) => {
-                json_body(headers, body, &self.bodies, self.engine.feed(), problems).await
+                read_json_body(headers, body, &self.bodies, self.engine.feed(), problems).await
             }
             (BodySource::Query, _) => Ok((as_body(query).into(), Permit::none(&self.bodies))),
             (BodySource::Nothing, false) => {

@@ -31,7 +31,7 @@ impl Service {
             true => CommandResult::OutcomeUnknown,
             false => CommandResult::Unavailable,
         };
-        self.instead(head.uri.path(), result)
+        self.response_instead(head.uri.path(), result)
     }
 
     /// Returns the actor that sends facts, if this service is the writer.
@@ -51,14 +51,5 @@ impl Service {
     pub(super) fn not_writer(&self, problems: Problems) -> Option<Answer> {
         let is_standby = self.engine.is_standby();
         is_standby.then(|| problems.not_writer(self.engine.writer().as_deref()))
-    }
-
-    /// Returns what `/readyz` reports of a standby: a field with a comma before it; empty for a writer.
-    pub(super) fn following(&self) -> String {
-        let Some(lag) = self.engine.lag() else {
-            return String::new();
-        };
-        let (positions, seconds) = (lag.positions, lag.time.as_secs_f64());
-        format!(",\"standby\":{{\"lagPositions\":{positions},\"lagSeconds\":{seconds:.3}}}")
     }
 }

@@ -290,6 +290,7 @@ fn only_who_may_manages_messages_and_a_list_goes_on_from_page_to_page() {
             &operator(&world),
         );
         assert_eq!(other.status, 400, "a cursor is of its filters alone");
+        assert_eq!(other.json()["fieldErrors"][0]["code"], "pattern");
         let another = world.token(&Actor {
             permissions: vec!["outbox:manage".into()],
             ..actor(ActorKind::SystemWorkflow, "operator-2")
@@ -298,6 +299,7 @@ fn only_who_may_manages_messages_and_a_list_goes_on_from_page_to_page() {
         assert_eq!(client.get(&path, &operator(&world)).status, 200);
         let other = client.get(&path, &another);
         assert_eq!(other.status, 400, "and of who was given it");
+        assert_eq!(other.json()["fieldErrors"][0]["code"], "pattern");
     }
     for bad in [
         "?limit=0",

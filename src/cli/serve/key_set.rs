@@ -141,9 +141,9 @@ mod tests {
         let age = KeySetAge::of(&Arc::new(verifier), max);
         assert_eq!(age.next_look(), INTERVAL_MAX);
         let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds));
-        age.verifier.was_read_at(ago(3_590).unwrap());
+        age.verifier.set_read_at(ago(3_590).unwrap());
         assert!(age.next_look() <= Duration::from_millis(10_001));
-        age.verifier.was_read_at(ago(3_601).unwrap());
+        age.verifier.set_read_at(ago(3_601).unwrap());
         assert_eq!(age.next_look(), INTERVAL_MAX);
         age.look();
         assert_eq!(age.verifier.key_count(), 0);

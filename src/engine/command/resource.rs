@@ -184,31 +184,32 @@ impl ActorMessage {
                 match self.record(at, &decided, &context.view) {
                     Ok(_) if self.pending.mode == Mode::DryRun => {
                         let body = decided.answer;
-                        self.unless_changed(&read_set, |position| ActorResult::Answered {
+                        self.if_unchanged(&read_set, |position| ActorResult::Answered {
                             body,
                             position,
                         })
                     }
                     Ok(record) => self.commit(cached, &read_set, (now, at), record, *decided),
                     Err(TooLarge { bytes }) => {
-                        self.unless_changed(&read_set, |position| Self::too_large(bytes, position))
+                        self.if_unchanged(&read_set, |position| Self::too_large(bytes, position))
                     }
                 }
             }
             Ok(AnyDecision::ReplayOf(first_key)) => {
                 self.second_key(&read_set, (now, at), &first_key)
             }
-            Ok(AnyDecision::Answer(body)) => self.unless_changed(&read_set, |position| {
+            Ok(AnyDecision::Answer(body)) => self.if_unchanged(&read_set, |position| {
                 ActorResult::Answered { body, position }
             }),
-            Err(rejection) => self.unless_changed(&read_set, |position| ActorResult::Refused {
+            Err(rejection) => self.if_unchanged(&read_set, |position| ActorResult::Refused {
                 rejection,
                 position,
             }),
         }
     }
 
-    pub(super) fn unless_changed(
+    /// Returns this result if nothing that was read has changed; otherwise the command is tried again.
+    pub(super) fn if_unchanged(
         &self,
         read_set: &ReadSet,
         result: impl FnOnce(u64) -> ActorResult,
@@ -372,7 +373,7 @@ impl ActorMessage {
             NotCommitted::Overtaken => Attempted::Overtaken(began),
             NotCommitted::KeyUsed => Attempted::Final(ActorResult::Fault),
             NotCommitted::Refused(wal::Refused::TooLarge { bytes }) => {
-                self.unless_changed(read_set, |position| Self::too_large(bytes, position))
+                self.if_unchanged(read_set, |position| Self::too_large(bytes, position))
             }
             NotCommitted::Refused(error) => {
                 tracing::error!(%error, "the log has not accepted a record");

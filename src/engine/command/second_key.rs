@@ -40,7 +40,7 @@ impl ActorMessage {
             }
         }
         if self.pending.mode == Mode::DryRun {
-            return self.unless_changed(read_set, |position| ActorResult::ReplayOf {
+            return self.if_unchanged(read_set, |position| ActorResult::ReplayOf {
                 first,
                 position,
             });

@@ -108,7 +108,7 @@ impl Permit {
     }
 
     /// Grows by `amount`, or by what is free where that is less.
-    pub fn grow_as_far_as_there_is(&mut self, amount: usize) {
+    pub fn grow_up_to(&mut self, amount: usize) {
         let taken = self
             .admission
             .free
@@ -154,9 +154,9 @@ mod tests {
         assert!(permit.grow(1, 5));
         assert_eq!((permit.amount(), admission.free()), (5, 5));
         assert!(!permit.grow(usize::MAX, 0));
-        permit.grow_as_far_as_there_is(3);
+        permit.grow_up_to(3);
         assert_eq!((permit.amount(), admission.free()), (8, 2));
-        permit.grow_as_far_as_there_is(3);
+        permit.grow_up_to(3);
         assert_eq!((permit.amount(), admission.free()), (10, 0));
         permit.shrink_to(11);
         assert_eq!((permit.amount(), admission.free()), (10, 0));

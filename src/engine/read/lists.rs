@@ -190,7 +190,7 @@ impl Shared {
         grow: &mut (dyn FnMut(usize) -> bool + Send),
     ) -> Result<ListPage, CommandResult> {
         let kind = request.row.resource.kind().tag;
-        let way = self.tables.way_through_list(kind, self.plan(request));
+        let path = self.tables.access_path(kind, self.plan(request));
         let most = request.limit.saturating_mul(EXAMINED_PER_ITEM);
         let mut page = ListPage::default();
         // The last item on the page, and the last resource examined.
@@ -200,7 +200,7 @@ impl Shared {
         loop {
             let found = self
                 .tables
-                .look_into_list(kind, &way, after, most - examined);
+                .look_into_list(kind, &path, after, most - examined);
             examined += found.examined;
             for candidate in found.candidates {
                 if looked_at.is_enough() {

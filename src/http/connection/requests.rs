@@ -6,10 +6,10 @@ use hyper::body::{Body as _, Incoming};
 use hyper::{Method, Request, Response};
 
 use crate::http::caller::Caller;
+use crate::http::early_rejections::HeadRefusal;
 use crate::http::limits::portions::{Portioned, ResponseBudget};
 use crate::http::limits::request_room::{Begun, Charge, RequestRoomOf, head_bytes};
 use crate::http::limits::response_room::SMALL_BYTES_MAX;
-use crate::http::refused::HeadRefusal;
 use crate::http::request::body::pause_before_shedding;
 use crate::http::response;
 use crate::http::response::answer_body::{Answer, AnswerBody};

@@ -413,7 +413,7 @@ impl Front {
                 ended = &mut watched => ended,
                 () = async {
                     tokio::select! {
-                        () = seen.is_told_to_go() => {}
+                        () = seen.until_closing() => {}
                         _ = all.wait_for(|stop| *stop) => {}
                     }
                 } => {

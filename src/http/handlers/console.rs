@@ -20,7 +20,7 @@ use crate::http::figures_page::AllFigures;
 use crate::http::metrics::process::ProcessFigures;
 use crate::http::observed::RequestOutcome;
 use crate::http::read::query::Query;
-use crate::http::request::body::json_body;
+use crate::http::request::body::read_json_body;
 use crate::http::response::{self, Answer, Problems, at_position};
 use crate::http::service::Service;
 use crate::http::token::IDENTIFIER_CHARS_MAX;
@@ -116,7 +116,8 @@ impl Service {
             return not_found("There is no link that signs in here.");
         };
         let feed = self.engine.feed();
-        let (body, _share) = match json_body(headers, body, &self.bodies, feed, problems).await {
+        let (body, _share) = match read_json_body(headers, body, &self.bodies, feed, problems).await
+        {
             Ok(body) => body,
             Err(answer) => return *answer,
         };

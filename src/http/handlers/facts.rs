@@ -33,8 +33,10 @@ use crate::engine::fact_loading::{Ended, FactBatch};
 use crate::engine::limits::admission::{Admission, Permit};
 use crate::engine::{CommandResult, Engine};
 use crate::http::limits::response_room::{ResponseRoom, ResponseRoomOf};
-use crate::http::request::body::{json_body, shed, unsupported_media_type};
-use crate::http::request::{DryRun, Unread, is_media_type, no_dry_run, parse_object};
+use crate::http::request::arriving::is_media_type;
+use crate::http::request::body::{read_json_body, shed, unsupported_media_type};
+use crate::http::request::command::{Unread, parse_object};
+use crate::http::request::{DryRun, no_dry_run};
 use crate::http::response::{Answer, Problems, at_position};
 
 /// How long a stream may stay silent.
@@ -106,7 +108,7 @@ where
             "The body must be application/json, or application/x-ndjson with a fact on each line.",
         );
     }
-    let body = json_body(headers, body, sender.bodies, engine.feed(), problems).await;
+    let body = read_json_body(headers, body, sender.bodies, engine.feed(), problems).await;
     let (body, mut share) = match body {
         Ok(body) => body,
         Err(answer) => return *answer,
@@ -354,7 +356,7 @@ mod tests {
     use crate::cli::runtime::on_lane;
     use crate::engine::sample::engine;
     use crate::http::limits::response_room::{SMALL_BYTES_MAX, taken};
-    use crate::http::request::bodies_budget;
+    use crate::http::request::arriving::bodies_budget;
 
     #[test]
     fn one_fact_that_was_applied_before_the_end_is_told_of_as_one() {

@@ -4,5 +4,7 @@ mod commands;
 mod console;
 pub mod events;
 pub mod facts;
+mod outbox;
+pub(super) mod readiness;
 mod reads;
 mod specials;

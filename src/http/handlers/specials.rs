@@ -9,7 +9,7 @@ use hyper::body::Body;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use hyper::{StatusCode, Uri};
 
-use super::facts;
+use super::{facts, outbox};
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::Success;
 use crate::engine::CommandResult;
@@ -19,12 +19,11 @@ use crate::http::figures_page::{self, AllFigures};
 use crate::http::metrics::FrontFigures;
 use crate::http::metrics::process::ProcessFigures;
 use crate::http::openapi;
-use crate::http::outbox;
 use crate::http::request::DryRun;
 use crate::http::response::{self, Answer, Problems, json};
-use crate::http::route::Special;
+use crate::http::route::{ManagementList, Special};
 use crate::http::service::Service;
-use crate::http::webhooks::managing::{ManagedList, ready};
+use crate::http::webhooks::managing::ManagedList;
 
 /// Subject to which pages of metrics are charged. They need no token, so all their readers share one, other than that
 /// of operations without a token.
@@ -45,20 +44,7 @@ impl Service {
     {
         match special {
             Special::Health => json(StatusCode::OK, &b"{\"status\":\"ok\"}"[..]),
-            Special::Ready if self.engine.is_ready() => {
-                let publisher = self.engine.publisher_figures();
-                let outbox = outbox::health(&self.engine.figures_of_outbox());
-                let others = self.following() + &ready(&self.webhook_figures()) + &outbox;
-                response::ready(publisher.as_ref(), &others)
-            }
-            Special::Ready => Problems::PLAIN.unavailable(),
-            // They have a query.
-            Special::Events
-            | Special::Outbox
-            | Special::ListWebhooks
-            | Special::ListWebhookDeliveries => {
-                Problems::PLAIN.reply(CommandResult::Fault, Success::Ok)
-            }
+            Special::Ready => self.readiness(),
             Special::ApiDocument => match openapi::served().await {
                 Some(document) => document.answer(headers),
                 None => Problems::PLAIN.reply(CommandResult::Fault, Success::Ok),
@@ -127,29 +113,32 @@ impl Service {
     pub(in crate::http) async fn management_list(
         &self,
         caller: &Caller,
-        special: Special,
+        list: ManagementList,
         (parameters, uri): (&[(&str, &str)], &Uri),
         headers: &HeaderMap,
     ) -> Answer {
-        match self.actor(caller, headers, Problems::PLAIN).await {
-            Ok(actor) if special == Special::Outbox => {
+        let actor = match self.actor(caller, headers, Problems::PLAIN).await {
+            Ok(actor) => actor,
+            Err(answer) => return *answer,
+        };
+        match list {
+            ManagementList::Outbox => {
                 outbox::list(&self.engine, &actor, uri.query(), headers, &self.outgoing).await
             }
-            Ok(actor) => {
+            ManagementList::Webhooks(asked) => {
                 let list = ManagedList {
                     engine: &self.engine,
                     actor: &actor,
-                    asked: special,
+                    asked,
                     parameters,
                     outgoing: &self.outgoing,
                 };
                 list.page(uri, headers).await
             }
-            Err(answer) => *answer,
         }
     }
 
-    fn webhook_figures(&self) -> Arc<Vec<SubscriptionFigures>> {
+    pub(super) fn webhook_figures(&self) -> Arc<Vec<SubscriptionFigures>> {
         let webhooks = self.webhooks.as_ref();
         webhooks.map_or_else(Arc::default, |webhooks| webhooks.dispatcher.figures())
     }

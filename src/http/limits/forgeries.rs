@@ -320,7 +320,7 @@ impl Peer {
     }
 
     /// Waits until the connection is to be closed.
-    pub async fn is_told_to_go(&self) {
+    pub async fn until_closing(&self) {
         self.closing.notified().await;
     }
 }
@@ -541,7 +541,7 @@ mod tests {
         }
         assert!(peer.is_to_go());
         assert_eq!(forgeries.bad(), 2 * u64::from(FORGED_OF_CONNECTION_MAX));
-        peer.is_told_to_go().await;
+        peer.until_closing().await;
         let first = peer.turn(1).await.unwrap();
         let mut second = Box::pin(peer.turn(1));
         assert!(waits(&mut second).await);

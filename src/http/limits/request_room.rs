@@ -207,7 +207,7 @@ impl Charge {
         let amount = REQUEST_BYTES + bytes;
         for permit in [&mut self.own, &mut self.all] {
             permit.shrink_to(amount);
-            permit.grow_as_far_as_there_is(amount - permit.amount());
+            permit.grow_up_to(amount - permit.amount());
         }
     }
 }

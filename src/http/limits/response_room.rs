@@ -169,7 +169,7 @@ impl Share {
     fn overdraw(&mut self, bytes: usize) {
         self.own.fetch_add(bytes, Ordering::AcqRel);
         self.bytes += bytes;
-        self.all.grow_as_far_as_there_is(bytes);
+        self.all.grow_up_to(bytes);
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Request bodies have the shapes that they are parsed by, responses the schemas of the types that
 //! are serialized, problems the codes of the operations' own tables, and events their declared
-//! fields. Only the routes outside the catalogue, those of `Special`, are described here by hand,
-//! in a `match` over all of them.
+//! fields. Only the routes outside the catalogue are described here by hand, in a `match` over all
+//! of them.
 
 mod events;
 mod headers;
@@ -59,6 +59,8 @@ pub fn document() -> Value {
             Handler::Read(row) => operations::read(row, &mut schemas),
             Handler::History(row) => operations::history(row, &mut schemas),
             Handler::List(row) => specials::list_of(row, &mut schemas),
+            Handler::ManagementList(list) => specials::management_list(list, &mut schemas),
+            Handler::Events => specials::read_events(&mut schemas),
             Handler::Special(special) => specials::special(special, &mut schemas),
         };
         let place = paths.entry(path.to_owned()).or_insert_with(|| json!({}));

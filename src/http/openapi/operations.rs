@@ -8,7 +8,7 @@ use super::schemas::{Schemas, pascal, title};
 use crate::base::json::{FromJson as _, Presence, Shape, Side};
 use crate::base::text::Ident;
 use crate::catalogue::{BodySource, KeySource, Purpose, ReadRow, Row, Success};
-use crate::engine::read::past::RevisionTold;
+use crate::engine::read::past::HistoryEntry;
 use crate::http::examples;
 use crate::http::response::{Codes, statuses};
 
@@ -83,7 +83,7 @@ pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
         answers.own(409, schema);
     }
     if row.purpose == Purpose::Service {
-        answers.can_be_tried();
+        answers.document_dry_run();
     }
     let mut operation = json!({
         "operationId": row.name,
@@ -246,7 +246,7 @@ pub(super) fn history(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
         .extend(["Carebook-Min-Position", "X-Request-Id", "limit", "cursor"].map(parts::parameter));
     let mut answers = Answers::new(&name, row.problem, schemas);
     let page = schemas.named("History", |schemas| {
-        let revision = schemas.of_types.subschema_for::<RevisionTold<'static>>();
+        let revision = schemas.of_types.subschema_for::<HistoryEntry<'static>>();
         let operation = recorded(schemas);
         // The schema of the operation's name is replaced by the catalogue's list.
         let told = schemas.of_types.definitions_mut();

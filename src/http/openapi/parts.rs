@@ -394,7 +394,7 @@ impl Answers {
     }
 
     /// Adds to each response of a command the header that says whether it was a dry run.
-    pub(super) fn can_be_tried(&mut self) {
+    pub(super) fn document_dry_run(&mut self) {
         self.kind = "Command";
         for made in self.answers.values_mut() {
             made.answer["headers"]["Carebook-Dry-Run"] = headers::reference("Carebook-Dry-Run");

@@ -1,4 +1,4 @@
-//! The routes that are neither an operation nor a read, in the document.
+//! The routes that are neither an operation nor a read of the catalogue, in the document; and the lists.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,8 @@ use crate::domain::outbox::list::MessageBody;
 use crate::domain::outbox::message::MessageStatus;
 use crate::domain::reference::fact_lines::Summary;
 use crate::domain::webhook::body::{DeliveryBody, SubscriptionBody};
-use crate::http::route::Special;
+use crate::http::handlers::readiness::Readiness;
+use crate::http::route::{Handler, ManagementList, Special, WebhookList};
 
 /// Returns the description of a route.
 pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
@@ -27,15 +28,6 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
             body = Some(facts(schemas));
             true
         }
-        Special::Events => {
-            parameters.extend(event_parameters());
-            read_events(&mut answers, schemas);
-            true
-        }
-        Special::ListWebhooks | Special::Outbox | Special::ListWebhookDeliveries => {
-            parameters.extend(managed_list(special, &mut answers, schemas));
-            true
-        }
         Special::Health => {
             let schema = closed(
                 &json!({"status": {"type": "string", "const": "ok"}}),
@@ -45,12 +37,9 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
             false
         }
         Special::Ready => {
-            answers.success(
-                200,
-                "Commands are accepted (by a standby, only reads).",
-                Some(readiness()),
-                &[],
-            );
+            let says = "Commands are accepted (by a standby, only reads).";
+            let readiness = schemas.of_types.subschema_for::<Readiness>().to_value();
+            answers.success(200, says, Some(readiness), &[]);
             answers.problem(503, &["service_unavailable"]);
             false
         }
@@ -74,18 +63,33 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
             false
         }
     };
-    let mut operation = json!({
-        "operationId": special.name(),
-        "summary": title(special.name()),
-        "tags": [tag(special)],
-        "parameters": parameters,
-        "responses": answers.finish(schemas),
-        "security": security(bearer),
-    });
+    let tag = match special {
+        Special::PutFacts => "Facts",
+        _ => "Service",
+    };
+    let mut operation = described((special.name(), tag), &parameters, answers, bearer, schemas);
     if let Some(body) = body {
         operation["requestBody"] = body;
     }
     operation
+}
+
+/// Returns the description of a route with this name and this tag.
+fn described(
+    (name, tag): (&str, &str),
+    parameters: &[Value],
+    answers: Answers,
+    bearer: bool,
+    schemas: &mut Schemas,
+) -> Value {
+    json!({
+        "operationId": name,
+        "summary": title(name),
+        "tags": [tag],
+        "parameters": parameters,
+        "responses": answers.finish(schemas),
+        "security": security(bearer),
+    })
 }
 
 /// Describes a file of the page that shows the document.
@@ -102,28 +106,30 @@ fn read_page(media: &str, answers: &mut Answers) {
     answers.success(304, "The client's copy is current.", None, &headers);
 }
 
-/// Describes the list of messages, subscriptions or deliveries; returns its parameters.
-fn managed_list(special: Special, answers: &mut Answers, schemas: &mut Schemas) -> Vec<Value> {
+/// Returns the description of the list of messages, subscriptions or deliveries.
+pub(super) fn management_list(of: ManagementList, schemas: &mut Schemas) -> Value {
+    let mut answers = Answers::new(of.name(), ProblemShape::Full, schemas);
     let types = &mut schemas.of_types;
-    let (name, item) = match special {
-        Special::Outbox => (
+    let (name, item) = match of {
+        ManagementList::Outbox => (
             "OutboxMessagePage",
             types.subschema_for::<MessageBody<'static>>(),
         ),
-        Special::ListWebhookDeliveries => (
+        ManagementList::Webhooks(WebhookList::Deliveries) => (
             "WebhookDeliveryPage",
             types.subschema_for::<DeliveryBody<'static>>(),
         ),
-        _ => (
+        ManagementList::Webhooks(WebhookList::Subscriptions) => (
             "WebhookSubscriptionPage",
             types.subschema_for::<SubscriptionBody<'static>>(),
         ),
     };
     let page = page(name, item.to_value(), schemas);
-    let mut parameters = list_parameters();
+    let mut parameters = vec![parts::parameter("X-Request-Id")];
+    parameters.extend(list_parameters());
     let text = json!({"type": "string", "minLength": 1});
-    match special {
-        Special::Outbox => {
+    let tag = match of {
+        ManagementList::Outbox => {
             let states = MessageStatus::ALL.map(MessageStatus::as_str);
             parameters.extend([
                 query(
@@ -134,9 +140,10 @@ fn managed_list(special: Special, answers: &mut Answers, schemas: &mut Schemas) 
                 query("topic", "Only those of exactly this topic.", text.clone()),
                 query("resource", "Only those about exactly this resource.", text),
             ]);
-            list(answers, page, &["permission_denied"], None);
+            list(&mut answers, page, &["permission_denied"], None);
+            "Messages"
         }
-        Special::ListWebhookDeliveries => {
+        ManagementList::Webhooks(WebhookList::Deliveries) => {
             parameters.push(json!({
                 "name": "subscriptionId", "in": "path", "required": true,
                 "schema": {"type": "string", "minLength": 1},
@@ -145,11 +152,15 @@ fn managed_list(special: Special, answers: &mut Answers, schemas: &mut Schemas) 
                 json!({"type": "string", "enum": ["waiting", "dead"], "default": "waiting"});
             parameters.push(query("state", "Which deliveries.", states));
             let missing = ["not_found", "route_not_found"];
-            list(answers, page, &["permission_denied"], Some(&missing));
+            list(&mut answers, page, &["permission_denied"], Some(&missing));
+            "Webhooks"
         }
-        _ => list(answers, page, &["permission_denied"], None),
-    }
-    parameters
+        ManagementList::Webhooks(WebhookList::Subscriptions) => {
+            list(&mut answers, page, &["permission_denied"], None);
+            "Webhooks"
+        }
+    };
+    described((of.name(), tag), &parameters, answers, true, schemas)
 }
 
 /// What is said of each problem with which a batch of facts may end.
@@ -190,7 +201,10 @@ fn put_facts(answers: &mut Answers, schemas: &mut Schemas) {
     }
 }
 
-fn read_events(answers: &mut Answers, schemas: &mut Schemas) {
+/// Returns the description of `GET /events`.
+pub(super) fn read_events(schemas: &mut Schemas) -> Value {
+    let name = Handler::Events.name();
+    let mut answers = Answers::new(name, ProblemShape::Full, schemas);
     let event = events::any(schemas);
     let page = schemas.named("EventPage", |_| {
         let end = json!({
@@ -211,20 +225,9 @@ fn read_events(answers: &mut Answers, schemas: &mut Schemas) {
     answers.problem(403, &forbidden);
     answers.problem(410, &["events_gone"]);
     answers.usual();
-}
-
-fn tag(special: Special) -> &'static str {
-    match special {
-        Special::PutFacts => "Facts",
-        Special::Events => "Events",
-        Special::Outbox => "Messages",
-        Special::ListWebhooks | Special::ListWebhookDeliveries => "Webhooks",
-        Special::Health
-        | Special::Ready
-        | Special::Metrics
-        | Special::ApiDocument
-        | Special::Docs(_) => "Service",
-    }
+    let mut parameters = vec![parts::parameter("X-Request-Id")];
+    parameters.extend(event_parameters());
+    described((name, "Events"), &parameters, answers, true, schemas)
 }
 
 /// Returns the schema of an object with these members and no others.
@@ -233,40 +236,6 @@ fn closed(properties: &Value, required: &[&str]) -> Value {
         "type": "object", "properties": properties, "required": required,
         "additionalProperties": false,
     })
-}
-
-fn readiness() -> Value {
-    let count = json!({"type": "integer", "minimum": 0});
-    let nats = closed(
-        &json!({
-            "state": {"type": "string", "enum": ["publishing", "failing"]}, "waiting": count,
-        }),
-        &["state", "waiting"],
-    );
-    let webhooks = closed(
-        &json!({"subscriptions": count, "failing": count, "waiting": count, "dead": count}),
-        &["subscriptions", "failing", "waiting", "dead"],
-    );
-    let outbox = closed(
-        &json!({
-            "receivers": count, "failing": count, "waiting": count, "dead": count,
-            "withoutReceiver": count,
-        }),
-        &["receivers", "failing", "waiting", "dead", "withoutReceiver"],
-    );
-    let mut standby = closed(
-        &json!({"lagPositions": count, "lagSeconds": {"type": "number", "minimum": 0}}),
-        &["lagPositions", "lagSeconds"],
-    );
-    standby["description"] =
-        json!("Present when the service is a standby: it answers reads, and rejects commands.");
-    closed(
-        &json!({
-            "status": {"type": "string", "const": "ready"}, "standby": standby, "nats": nats, "webhooks": webhooks,
-            "outbox": outbox,
-        }),
-        &["status"],
-    )
 }
 
 /// Returns the schema of a batch of facts. An item that fits no kind is reported in the response while the others are
@@ -359,14 +328,7 @@ pub(super) fn list_of(row: &'static ListRow, schemas: &mut Schemas) -> Value {
             Ident::shape().schema(Side::Request),
         )
     }));
-    json!({
-        "operationId": row.name,
-        "summary": title(row.name),
-        "tags": ["Lists"],
-        "parameters": parameters,
-        "responses": answers.finish(schemas),
-        "security": security(true),
-    })
+    described((row.name, "Lists"), &parameters, answers, true, schemas)
 }
 
 /// Returns the parameters of every list.

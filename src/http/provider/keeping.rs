@@ -52,7 +52,7 @@ impl Provider {
                     Err(why) => why,
                     Ok(answered) => match TokenVerifier::new(&answered.jwks, issuer, audience) {
                         Ok(verifier) => {
-                            verifier.was_read_at(began.into_std());
+                            verifier.set_read_at(began.into_std());
                             let due = began + answered.interval();
                             return Ok(First { verifier, due });
                         }

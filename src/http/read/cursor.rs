@@ -1,4 +1,4 @@
-//! Pages of lists and histories: their sizes, and the cursors of the next pages.
+//! Pages of lists, histories and messages: their sizes, and the cursors of the next pages.
 
 use std::fmt::Display;
 
@@ -16,17 +16,17 @@ const LIMIT: usize = 50;
 const BOUND: usize = 16;
 
 /// Returns the requested page size.
-pub(super) fn limit(query: &mut Query<'_>) -> usize {
+pub(in crate::http) fn limit(query: &mut Query<'_>) -> usize {
     query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT)
 }
 
 /// The cursors of one list, bound to it by a digest.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Cursors(String);
+pub(in crate::http) struct Cursors(String);
 
 impl Cursors {
     /// Returns cursors that are bound to this text.
-    pub(super) fn bound_to(what: &str) -> Self {
+    pub(in crate::http) fn bound_to(what: &str) -> Self {
         let mut bound = Fingerprint::of(what.as_bytes()).to_hex();
         bound.truncate(BOUND);
         Self(bound)
@@ -34,7 +34,7 @@ impl Cursors {
 
     /// Returns the position in the query's cursor, parsed by `place`; `None` without a cursor, or with an invalid
     /// one, whose fault is noted.
-    pub(super) fn place<T>(
+    pub(in crate::http) fn place<T>(
         &self,
         query: &mut Query<'_>,
         place: impl FnOnce(&str) -> Option<T>,
@@ -48,7 +48,7 @@ impl Cursors {
     }
 
     /// Returns the cursor of the page that begins at this place.
-    pub(super) fn at(&self, place: impl Display) -> String {
+    pub(in crate::http) fn at(&self, place: impl Display) -> String {
         BASE64_URL_SAFE_NO_PAD.encode(format!("{}{place}", self.0))
     }
 }

@@ -2,7 +2,7 @@
 //! a position.
 
 pub(super) mod conditional;
-mod cursor;
+pub(super) mod cursor;
 pub(super) mod history;
 pub mod list_query;
 pub mod lists;

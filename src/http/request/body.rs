@@ -13,7 +13,7 @@ use hyper::body::Body;
 use hyper::header::{CONTENT_TYPE, EXPECT, HeaderMap};
 use tokio::time::{sleep, timeout};
 
-use super::{BodyError, is_media_type, whole_body};
+use super::arriving::{BodyError, is_media_type, whole_body};
 use crate::engine::feed::Feed;
 use crate::engine::limits::admission::{Admission, Permit};
 use crate::http::limits::pace::Pace;
@@ -44,7 +44,7 @@ pub(in crate::http) async fn pause_before_shedding() {
 
 /// Returns the body of a request as JSON, or 415, 413, 408; or 503, if the service stops (which ends `feed`) before
 /// the body is there.
-pub(in crate::http) async fn json_body<B>(
+pub(in crate::http) async fn read_json_body<B>(
     headers: &HeaderMap,
     body: B,
     budget: &Arc<Admission>,

@@ -21,7 +21,6 @@ use crate::catalogue::{Invalid, KeySource, ProblemShape, ReadRow, Row, Success};
 use crate::domain::operation::Disposition;
 use crate::domain::rejection::{Class, Rejection};
 use crate::engine::CommandResult;
-use crate::engine::publisher_counts::PublisherFigures;
 pub use answer_body::Answer;
 use answer_body::AnswerBody;
 use problem_body::Problem;
@@ -100,7 +99,7 @@ impl Problems {
             tell_of_faults(&rejection.faults);
         }
         if let Some(body) = &rejection.body {
-            return json_body(status, AnswerBody::problem(body.clone(), rejection.code));
+            return json_response(status, AnswerBody::problem(body.clone(), rejection.code));
         }
         self.written(Problem {
             status,
@@ -345,10 +344,10 @@ fn tell_of_faults(faults: &[Fault]) {
 /// Returns a response with a JSON body.
 #[must_use]
 pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
-    json_body(status, AnswerBody::from(body))
+    json_response(status, AnswerBody::from(body))
 }
 
-fn json_body(status: StatusCode, body: AnswerBody) -> Answer {
+fn json_response(status: StatusCode, body: AnswerBody) -> Answer {
     let mut answer = Response::new(body);
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, JSON);
@@ -415,25 +414,6 @@ pub fn allowing(mut answer: Answer, methods: &str) -> Answer {
         answer.headers_mut().insert(ALLOW, value);
     }
     answer
-}
-
-/// Returns the answer of `/readyz` while commands are accepted. It also reports outgoing deliveries, which never make
-/// the service unready; `others` are further fields, each with a comma before it.
-#[must_use]
-pub fn ready(publisher: Option<&PublisherFigures>, others: &str) -> Answer {
-    let mut ready = b"{\"status\":\"ready\"".to_vec();
-    if let Some(figures) = publisher {
-        let state = match figures.is_failing {
-            true => "failing",
-            false => "publishing",
-        };
-        let waiting = figures.waiting;
-        let nats = format!(",\"nats\":{{\"state\":\"{state}\",\"waiting\":{waiting}}}");
-        ready.extend_from_slice(nats.as_bytes());
-    }
-    ready.extend_from_slice(others.as_bytes());
-    ready.push(b'}');
-    json(StatusCode::OK, ready)
 }
 
 #[cfg(test)]

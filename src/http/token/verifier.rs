@@ -19,10 +19,10 @@ use super::cache::{
     TYPICAL_ENTRY_BYTES,
 };
 use super::claims::{Expected, judge};
+use super::connection_token::{Known, LastToken};
 use super::fields::{Fields, Text};
 use super::key_requests::{KeyRequests, Newer};
 use super::key_set::{Key, KeySet};
-use super::last::{Known, LastToken};
 use super::published::try_all;
 use super::refusal::{KEY_ID_BYTES_MAX, TOKEN_BYTES_MAX, TokenRefusal, VerifierError};
 use super::refusal_counts::RefusalCounts;
@@ -232,7 +232,7 @@ impl TokenVerifier {
     }
 
     /// Sets the time when the keys in use were read, instead of the time when this verifier was made.
-    pub fn was_read_at(&self, now: Instant) {
+    pub fn set_read_at(&self, now: Instant) {
         *self.read_well_at.lock() = now;
     }
 

@@ -14,7 +14,7 @@ use crate::domain::event_id::EventId;
 use crate::domain::rank::Rank;
 use crate::domain::webhook::read_subscription::read_whether_dead;
 use crate::engine::limits::admission::Permit;
-use crate::engine::webhooks::handle::{SubscriptionFigures, Webhooks};
+use crate::engine::webhooks::handle::Webhooks;
 use crate::engine::webhooks::lists::WebhookListRequest;
 use crate::engine::{CommandRequest, CommandResult, Engine, Mode};
 use crate::http::limits::response_room::{ResponseRoom, ResponseRoomOf, charged};
@@ -22,7 +22,7 @@ use crate::http::read::list_query::{ListQuery, OwnParameter};
 use crate::http::read::lists::body_of;
 use crate::http::read::min_position::{come_to, come_to_place};
 use crate::http::response::{Answer, Problems, at_position};
-use crate::http::route::Special;
+use crate::http::route::WebhookList;
 
 /// The parameter that filters deliveries by their state.
 const DELIVERY_STATES: &[OwnParameter] = &[("state", &["waiting", "dead"])];
@@ -123,7 +123,7 @@ pub struct ManagedList<'a> {
     /// The requesting actor.
     pub actor: &'a Actor,
     /// The requested list.
-    pub asked: Special,
+    pub asked: WebhookList,
     /// The parameters of the list's path.
     pub parameters: &'a [(&'a str, &'a str)],
     /// The budget that the page's body is charged to.
@@ -139,7 +139,7 @@ impl ManagedList<'_> {
     /// Returns the requested page.
     pub async fn page(&self, uri: &Uri, headers: &HeaderMap) -> Answer {
         let problems = Problems::PLAIN;
-        let is_of_deliveries = self.asked == Special::ListWebhookDeliveries;
+        let is_of_deliveries = self.asked == WebhookList::Deliveries;
         let (own, is_place): (&[OwnParameter], fn(&str) -> bool) = match is_of_deliveries {
             true => (DELIVERY_STATES, is_place::<EventId>),
             false => (&[][..], is_place::<Rank>),
@@ -199,22 +199,6 @@ impl ManagedList<'_> {
     }
 }
 
-/// Returns the state of webhooks for `/readyz`: a field with a comma before it; empty without subscriptions.
-#[must_use]
-pub fn ready(webhooks: &[SubscriptionFigures]) -> String {
-    if webhooks.is_empty() {
-        return String::new();
-    }
-    let failing = webhooks.iter().filter(|of| of.is_failing).count();
-    let waiting: usize = webhooks.iter().map(|of| of.waiting).sum();
-    let dead: usize = webhooks.iter().map(|of| of.dead).sum();
-    format!(
-        ",\"webhooks\":{{\"subscriptions\":{},\"failing\":{failing},\
-         \"waiting\":{waiting},\"dead\":{dead}}}",
-        webhooks.len()
-    )
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -229,7 +213,9 @@ mod tests {
     use crate::engine::sample::engine;
     use crate::engine::webhooks::handle::{Delivered, OutgoingEvent, Sender, Sending};
     use crate::http::limits::response_room::taken;
-    use crate::http::request::{DryRun, bodies_budget, read_command};
+    use crate::http::request::DryRun;
+    use crate::http::request::arriving::bodies_budget;
+    use crate::http::request::command::read_command;
     use crate::http::service::Service;
     use crate::http::token::TokenVerifier;
 

@@ -1,8 +1,5 @@
-//! The network side of webhooks: their secrets and signatures, the addresses that they may be sent to, and the
-//! requests.
+//! The network side of webhooks: the requests that manage them, their secrets, their sender and their metrics.
 
-pub mod address;
-pub mod client;
 pub mod figures;
 pub mod managing;
 pub mod secret;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use hyper::header::HeaderValue;
 
-use super::client::{Client, Judge};
-use super::secret::{MasterKey, signed_headers};
+use super::secret::MasterKey;
 use crate::engine::webhooks::handle::{Delivered, OutgoingEvent, Sender, Sending};
+use crate::http::client::post::{Client, Judge};
+use crate::http::client::signature::signed_headers;
 
 /// Sends webhooks: signed, and only to allowed addresses.
 pub struct WebhookSender {

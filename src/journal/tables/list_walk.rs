@@ -32,7 +32,7 @@ pub struct Found<C> {
 /// A plan, and the values by which the list is walked: those that lead past the fewest resources. Choosing them takes
 /// a look at each value, so it is done once for a page.
 #[derive(Clone, Debug)]
-pub struct ListWay {
+pub struct AccessPath {
     newest_first: bool,
     /// Values whose resources the walk visits; `None`: it visits all resources.
     by: Option<Vec<Set>>,
@@ -42,7 +42,7 @@ pub struct ListWay {
     filters: Vec<Set>,
 }
 
-impl ListWay {
+impl AccessPath {
     pub(super) fn of(list: &KindList, plan: ListPlan) -> Self {
         let ListPlan {
             scope,
@@ -84,11 +84,11 @@ fn have_at_most(list: &KindList, sets: &[Set], most: u64) -> bool {
 /// Searches a list after this place; examines at most `most` resources.
 pub(super) fn look(
     list: &KindList,
-    way: &ListWay,
+    path: &AccessPath,
     after: Option<ListedAt>,
     most: usize,
 ) -> Found<(Noted, ListedAt)> {
-    let mut walk = Walk::new(list, way, after);
+    let mut walk = Walk::new(list, path, after);
     let mut numbers = Vec::new();
     let mut on = None;
     while let Some(number) = walk.next() {
@@ -99,8 +99,8 @@ pub(super) fn look(
         numbers.push(number);
     }
     let examined = numbers.len();
-    numbers.retain(|number| way.filters.iter().all(|set| list.has(*set, *number)));
-    if let Some(scope) = &way.scope {
+    numbers.retain(|number| path.filters.iter().all(|set| list.has(*set, *number)));
+    if let Some(scope) = &path.scope {
         let in_scope = list.with_any(scope, &numbers);
         numbers.retain(|number| in_scope.contains(*number));
     }
@@ -112,7 +112,7 @@ pub(super) fn look(
     }
 }
 
-/// A walk along a way through a list, in order.
+/// A walk along an access path of a list, in order.
 struct Walk<'a> {
     list: &'a KindList,
     newest_first: bool,
@@ -123,8 +123,8 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(list: &'a KindList, way: &ListWay, after: Option<ListedAt>) -> Self {
-        let newest_first = way.newest_first;
+    fn new(list: &'a KindList, path: &AccessPath, after: Option<ListedAt>) -> Self {
+        let newest_first = path.newest_first;
         let next = match (newest_first, after) {
             (true, after) => {
                 let end = after.map_or(list.len(), |after| list.listed_before(after, false));
@@ -143,7 +143,7 @@ impl<'a> Walk<'a> {
                 false => list.first(set, Some(next)),
             }
         };
-        let sets = way.by.as_ref();
+        let sets = path.by.as_ref();
         Self {
             list,
             newest_first,
@@ -246,10 +246,10 @@ mod tests {
                 filters: filters.iter().copied().map(set).collect(),
                 newest_first,
             };
-            let way = ListWay::of(&list, plan);
+            let path = AccessPath::of(&list, plan);
             let (mut found, mut after) = (Vec::new(), None);
             loop {
-                let looked = look(&list, &way, after, random.random_range(1..100));
+                let looked = look(&list, &path, after, random.random_range(1..100));
                 assert!(looked.examined <= LOOKED_AT, "SEED={seed}");
                 found.extend(
                     looked
@@ -273,7 +273,7 @@ mod tests {
             if newest_first {
                 expected.reverse();
             }
-            assert_eq!(found, expected, "{way:?} SEED={seed}");
+            assert_eq!(found, expected, "{path:?} SEED={seed}");
         }
     }
 
@@ -288,13 +288,13 @@ mod tests {
             filters,
             newest_first: false,
         };
-        let narrow = ListWay::of(&list, plan(vec![set(101)]));
+        let narrow = AccessPath::of(&list, plan(vec![set(101)]));
         assert_eq!(narrow.by, Some(vec![set(2), set(4)]));
         assert_eq!((narrow.scope, narrow.filters), (None, vec![set(101)]));
-        let wide = ListWay::of(&list, plan(vec![set(101), set(6)]));
+        let wide = AccessPath::of(&list, plan(vec![set(101), set(6)]));
         assert_eq!(wide.by, Some(vec![set(6)]));
         assert_eq!(wide.scope, Some(vec![set(2), set(4)]));
-        // Many items with this value come meanwhile; the way stays the same, and its results stay correct.
+        // Many items with this value come meanwhile; the path stays the same, and its results stay correct.
         for number in 0..100 {
             list.add(set(6), number);
         }

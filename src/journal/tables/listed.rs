@@ -481,8 +481,8 @@ mod tests {
             filters: vec![value(1)],
             ..ListPlan::default()
         };
-        let way = tables.way_through_list(100, plan);
-        let found = tables.look_into_list(100, &way, None, 9).candidates;
+        let path = tables.access_path(100, plan);
+        let found = tables.look_into_list(100, &path, None, 9).candidates;
         let found: Vec<_> = found.iter().map(|found| found.entry).collect();
         assert_eq!(found, keys[..2]);
         // Builds the lists again, from states in another order.
@@ -516,8 +516,8 @@ mod tests {
         tables.build_lists(Vec::new());
         let tag = kind.kind().tag;
         assert_eq!((tables.in_list(tag), tables.listed_now()), (1, Vec::new()));
-        let way = tables.way_through_list(tag, ListPlan::default());
-        let found = tables.look_into_list(tag, &way, None, 9);
+        let path = tables.access_path(tag, ListPlan::default());
+        let found = tables.look_into_list(tag, &path, None, 9);
         assert_eq!(found.candidates.len(), 1);
         assert_eq!(found.candidates[0].entry, Digest([4; 16]));
         assert_eq!(

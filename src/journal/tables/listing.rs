@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use super::extent::Extent;
 use super::half_key::{HalfKeyCollisions, Noted};
-use super::list_walk::{self, Found, ListPlan, ListWay};
+use super::list_walk::{self, AccessPath, Found, ListPlan};
 use super::listed_at::ListedAt;
 use super::lists::{Candidate, Set};
 use super::{PreparedChange, Tables};
@@ -384,8 +384,8 @@ impl Tables {
 
     /// Chooses the values by which the list of a kind is walked for this plan.
     #[must_use]
-    pub fn way_through_list(&self, kind: u16, plan: ListPlan) -> ListWay {
-        ListWay::of(&self.lists.of(kind).read(), plan)
+    pub fn access_path(&self, kind: u16, plan: ListPlan) -> AccessPath {
+        AccessPath::of(&self.lists.of(kind).read(), plan)
     }
 
     /// Searches the list of a kind after this place; examines at most `most` resources, and fewer when that would
@@ -394,7 +394,7 @@ impl Tables {
     pub fn look_into_list(
         &self,
         kind: u16,
-        way: &ListWay,
+        path: &AccessPath,
         after: Option<ListedAt>,
         most: usize,
     ) -> Found<Candidate> {
@@ -402,7 +402,7 @@ impl Tables {
             candidates,
             examined,
             on,
-        } = list_walk::look(&self.lists.of(kind).read(), way, after, most);
+        } = list_walk::look(&self.lists.of(kind).read(), path, after, most);
         let candidates = candidates.into_iter().filter_map(|(noted, listed_at)| {
             let entry = self.entry_of(catalogue::resource(kind)?, noted);
             Some(Candidate { entry, listed_at })

@@ -47,7 +47,7 @@ use parking_lot::{Mutex, RwLock};
 
 use self::compact::CompactMap;
 use self::half_key::HalfKeyCollisions;
-pub use self::list_walk::{Found, ListPlan, ListWay};
+pub use self::list_walk::{AccessPath, Found, ListPlan};
 pub(super) use self::listed::{AllListed, FoundLists};
 use self::listed_at::Births;
 pub use self::listed_at::{InvalidListedAt, ListedAt};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::history_cursors::{HistoryCursors, PIECE};
 use super::query::Stop;
 use super::revisions::{earliest_known, making, number_in};
-use super::ways::{PIECE, Ways};
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
@@ -37,7 +37,7 @@ pub(super) struct Look {
     /// Where the search back continues, and the position of the change after that.
     pub(super) begin: Option<(u64, u64)>,
     /// How far the search has come for several resources.
-    pub(super) ways: Ways,
+    pub(super) cursors: HistoryCursors,
     /// What the pieces so far have found of the lists that the body rests on.
     pub(super) lists: KnownLists,
     /// Where the page begins that takes the place of one with nothing to show, and how many such pages there were.
@@ -98,9 +98,9 @@ impl Look {
         if self.alone().is_some() {
             return Ok(true);
         }
-        let have_come = self.ways.descended(past, &self.keys, upto)?;
+        let have_come = self.cursors.descended(past, &self.keys, upto)?;
         if have_come {
-            self.ways.tell(past, &self.keys);
+            self.cursors.tell(past, &self.keys);
         }
         Ok(have_come)
     }

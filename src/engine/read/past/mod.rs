@@ -4,23 +4,23 @@
 //! read, on all state as of its position. The log is read on blocking threads, few at a time, and a
 //! long way back in pieces, so that short requests have their turn between.
 
+mod history_cursors;
 mod log;
 mod look;
 mod page;
 mod query;
 mod revisions;
-mod ways;
 
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 
+use self::history_cursors::{HistoryCursors, PIECE};
 use self::log::LogRecords;
 use self::look::Look;
-pub use self::page::RevisionTold;
+pub use self::page::HistoryEntry;
 use self::query::Stop;
 pub use self::query::{HistoryPage, PastFound, PastQuery};
-use self::ways::{PIECE, Ways};
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
 use crate::base::panics::unless_its_future_panics;
@@ -85,7 +85,7 @@ impl Shared {
             now,
             at: None,
             begin: None,
-            ways: Ways::default(),
+            cursors: HistoryCursors::default(),
             lists: KnownLists::default(),
             instead: (None, 0),
         };
@@ -161,7 +161,7 @@ impl Look {
         self.begin();
         let shared = Arc::clone(&self.shared);
         let records = LogRecords(&shared.journal);
-        // A page of several resources cannot be begun again: its ways have gone on by then. No read of such has lists.
+        // A page of several resources cannot be begun again: its cursors have gone on by then. No read of such has lists.
         let most = match self.alone() {
             Some(_) => PIECE,
             None => usize::MAX,
@@ -227,9 +227,9 @@ impl Look {
             return Ok(None);
         }
         let (instead, rounds) = self.instead;
-        let mut ways = std::mem::take(&mut self.ways);
-        let page = self.page(past, &mut ways, instead.or(from), limit)?;
-        self.ways = ways;
+        let mut cursors = std::mem::take(&mut self.cursors);
+        let page = self.page(past, &mut cursors, instead.or(from), limit)?;
+        self.cursors = cursors;
         if page.revisions.is_empty() && page.next.is_some() && rounds + 1 < ROUNDS_MAX {
             self.instead = (page.next, rounds + 1);
             return Ok(None);

@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::history_cursors::HistoryCursors;
 use super::look::Look;
 use super::query::{HistoryPage, Stop};
 use super::revisions::{Candidates, Shown, number_in};
-use super::ways::Ways;
 use crate::base::actor::ActorKind;
 use crate::base::json::{Difference, differences};
 use crate::base::time::Timestamp;
@@ -30,7 +30,7 @@ const PAGE_READS_MAX: usize = 1 << 13;
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "HistoryRevision")]
 #[serde(rename_all = "camelCase")]
-pub struct RevisionTold<'a> {
+pub struct HistoryEntry<'a> {
     revision: u64,
     position: u64,
     at: Timestamp,
@@ -45,13 +45,13 @@ impl Look {
     fn candidates(
         &self,
         past: &Past<'_>,
-        ways: &mut Ways,
+        cursors: &mut HistoryCursors,
         top: u64,
         limit: usize,
     ) -> Result<Candidates, Stop> {
         let numbered = self.history.numbered;
         let Some(key) = self.alone() else {
-            return ways.candidates(past, &self.keys, (top, limit), numbered);
+            return cursors.candidates(past, &self.keys, (top, limit), numbered);
         };
         let mut candidates = Candidates::down_to(0, true);
         match past.stretch_upto(key, top, limit, numbered) {
@@ -83,12 +83,11 @@ impl Look {
         Ok(())
     }
 
-    /// At most `limit` revisions from the one at `from` down; several resources have gone back to
-    /// there in these ways.
+    /// At most `limit` revisions from the one at `from` down; of several resources, from where their cursors are.
     pub(super) fn page(
         &self,
         past: &Past<'_>,
-        ways: &mut Ways,
+        cursors: &mut HistoryCursors,
         from: Option<u64>,
         limit: usize,
     ) -> Result<HistoryPage, Stop> {
@@ -99,7 +98,7 @@ impl Look {
             shown,
             mut floor,
             is_complete,
-        } = self.candidates(past, ways, top, limit)?;
+        } = self.candidates(past, cursors, top, limit)?;
         let mut page = HistoryPage {
             next: Some(floor).filter(|floor| *floor > 0 && is_complete),
             is_complete,
@@ -122,9 +121,9 @@ impl Look {
             };
             let Some(body) = body else { continue };
             if let Some((newer, its)) = newer.take() {
-                let told = told(newer, numbered, Some(&body), &its);
-                bytes += told.len();
-                page.revisions.push(told);
+                let entry = entry_json(newer, numbered, Some(&body), &its);
+                bytes += entry.len();
+                page.revisions.push(entry);
                 past.set_list_reads_max(PAGE_READS_MAX);
             }
             let is_much = past.states() > PAGE_STATES_MAX || past.reads() > PAGE_READS_MAX;
@@ -138,12 +137,12 @@ impl Look {
         if let Some((last, its)) = newer {
             let below = match floor == 0 && !is_complete {
                 true => Err(Lost::Gone.into()),
-                false => self.told_below(past, ways, (&mut floor, limit), last.commit.at),
+                false => self.told_below(past, cursors, (&mut floor, limit), last.commit.at),
             };
             match below {
                 Ok(body) => {
-                    let told = told(last, numbered, body.as_ref(), &its);
-                    page.revisions.push(told);
+                    let entry = entry_json(last, numbered, body.as_ref(), &its);
+                    page.revisions.push(entry);
                 }
                 Err(Stop::Lost(Lost::Gone)) => {
                     return self.ended(past, page, Some((last, its)), floor);
@@ -177,8 +176,8 @@ impl Look {
         let at = past.at(past.first()).unwrap_or(last.commit.at);
         match self.body(past, begin, at) {
             Ok(before) => {
-                let told = told(last, self.history.numbered, before.as_ref(), &its);
-                page.revisions.push(told);
+                let entry = entry_json(last, self.history.numbered, before.as_ref(), &its);
+                page.revisions.push(entry);
             }
             Err(Lost::Gone) => {}
             // What is told already is enough for a page; the next one begins with this revision.
@@ -196,7 +195,7 @@ impl Look {
     fn told_below(
         &self,
         past: &Past<'_>,
-        ways: &mut Ways,
+        cursors: &mut HistoryCursors,
         (floor, limit): (&mut u64, usize),
         unless_known: Timestamp,
     ) -> Result<Option<Representation>, Stop> {
@@ -216,7 +215,7 @@ impl Look {
                 return Ok(body);
             }
             known = known.or(body);
-            let below = self.candidates(past, ways, *floor - 1, limit)?;
+            let below = self.candidates(past, cursors, *floor - 1, limit)?;
             for one in &below.shown {
                 let body = self.body(past, one.position, one.commit.at)?;
                 if body
@@ -242,7 +241,8 @@ impl Look {
     }
 }
 
-fn told(
+/// Returns the JSON of a revision, with what has changed since the body before it.
+fn entry_json(
     one: &Shown,
     numbered: Numbered,
     before: Option<&Representation>,
@@ -254,7 +254,7 @@ fn told(
         operation,
         actor,
     } = &*one.commit;
-    let told = RevisionTold {
+    let entry = HistoryEntry {
         revision: match numbered {
             Numbered::ByPosition => one.position,
             Numbered::ByRevision => u64::try_from(one.revision.number()).unwrap_or(0),
@@ -266,5 +266,5 @@ fn told(
         actor_profile_id: actor.as_ref().map(|(_, profile)| &**profile),
         changes: differences(&before.map_or(Value::Null, json), &json(body)),
     };
-    String::from_utf8(to_json(&told)).unwrap_or_default()
+    String::from_utf8(to_json(&entry)).unwrap_or_default()
 }

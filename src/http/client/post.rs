@@ -20,10 +20,10 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
 
 use super::address::Allowed;
+use super::dial::{Connection, Dialer, Resolve, Target};
 use crate::base::time::Timestamp;
 use crate::engine::channel::schedule::Failure;
 use crate::engine::clock::{Clock as _, SystemClock};
-use crate::http::client::dial::{Connection, Dialer, Resolve, Target};
 use crate::http::traces::{SpanEnd, Tracer, number, text};
 
 /// Timeout from connecting to the end of the response's head.

@@ -34,7 +34,9 @@ impl Service {
             command: Times::asked(observed.as_ref()),
         };
         let mut answer = match refusal {
-            HeadRefusal::Overloaded => self.instead(head.uri.path(), CommandResult::Overloaded),
+            HeadRefusal::Overloaded => {
+                self.response_instead(head.uri.path(), CommandResult::Overloaded)
+            }
             HeadRefusal::TooManyFields => Problems::PLAIN.problem(
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
                 "request_invalid",
@@ -52,7 +54,7 @@ impl Service {
         };
         self.count_and_tell(observed, &ended);
         answer.headers_mut().insert(REQUEST_ID, request_id);
-        self.dress(&mut answer, caller, head);
+        self.add_common_headers(&mut answer, caller, head);
         match head.method == Method::HEAD {
             true => response::without_body(answer),
             false => answer,

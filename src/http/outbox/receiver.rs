@@ -7,12 +7,12 @@ use hyper::header::{HeaderName, HeaderValue};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::client::dial::port_of;
-use super::webhooks::client::{Client, Judge};
-use super::webhooks::secret::{Secret, signed_headers};
 use crate::base::time::Timestamp;
 use crate::engine::channel::schedule::Failure;
 use crate::engine::outbox::{Delivery, OutgoingMessage, Receiver};
+use crate::http::client::dial::port_of;
+use crate::http::client::post::{Client, Judge};
+use crate::http::client::signature::{Secret, signed_headers};
 
 /// The URL of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The ways back of several resources of which the latest is shown: in pieces to the changes as of one
+//! The cursors of several resources of which the latest is shown: they go back in pieces to the changes as of one
 //! position, and from there on as one, from the latest change of all of them down.
 
 use std::collections::{BTreeMap, BinaryHeap};
@@ -9,18 +9,18 @@ use crate::base::digest::Digest;
 use crate::domain::read::Numbered;
 use crate::journal::past::{Descent, Lost, Past, RanksAsOf, Stretch, Wanted};
 
-/// Changes that are passed on a way back before others have their turn.
+/// Changes that a cursor passes before others have their turn.
 pub(super) const PIECE: usize = 256;
 /// Resources that are gone back with in one piece: for most of them no record is read.
 const KEYS_OF_PIECE: usize = 4_096;
 
 /// How far several resources have been gone back with.
 #[derive(Default)]
-pub(super) struct Ways {
+pub(super) struct HistoryCursors {
     /// Of the first of them: the change at which each is, and the position of the change after it. A
     /// change at 0 is none: the resource did not exist.
     at: Vec<(u64, u64)>,
-    /// Where the next one is on its way.
+    /// Where the next one is, if it has not come there yet.
     further: Option<(u64, u64)>,
     /// The ranks of those that were changed since, as of then.
     ranks: Vec<(Digest, RanksAsOf)>,
@@ -38,7 +38,7 @@ struct Run {
     count: usize,
 }
 
-impl Ways {
+impl HistoryCursors {
     /// Goes back a piece to the changes at `upto` or before, which is the same for each piece; whether
     /// all resources have come there.
     pub(super) fn descended(
@@ -86,7 +86,7 @@ impl Ways {
         Ok(true)
     }
 
-    /// Tells where the resources are, so that no way is gone twice.
+    /// Tells where the resources are, so that no record is read twice.
     pub(super) fn tell(&self, past: &Past<'_>, keys: &[Digest]) {
         for (key, (position, above)) in keys.iter().zip(&self.at) {
             past.begin_at(*key, *position, *above);
@@ -194,11 +194,16 @@ mod tests {
     }
 
     /// Goes all the way to the changes at `upto` or before; how many records each piece reads.
-    fn go(ways: &mut Ways, adjustments: &Adjustments, keys: &[Digest], upto: u64) -> Vec<usize> {
+    fn go(
+        cursors: &mut HistoryCursors,
+        adjustments: &Adjustments,
+        keys: &[Digest],
+        upto: u64,
+    ) -> Vec<usize> {
         let mut pieces = Vec::new();
         loop {
             let past = adjustments.past();
-            let have_come = ways.descended(&past, keys, upto);
+            let have_come = cursors.descended(&past, keys, upto);
             pieces.push(past.reads());
             if have_come == Ok(true) {
                 return pieces;
@@ -211,12 +216,12 @@ mod tests {
     }
 
     fn candidates(
-        ways: &mut Ways,
+        cursors: &mut HistoryCursors,
         past: &Past<'_>,
         keys: &[Digest],
         page: (u64, usize),
     ) -> Candidates {
-        let found = ways.candidates(past, keys, page, Numbered::ByPosition);
+        let found = cursors.candidates(past, keys, page, Numbered::ByPosition);
         found.ok().unwrap()
     }
 
@@ -226,11 +231,11 @@ mod tests {
         for number in 0..600 {
             adjustments.put(&format!("{number:03}"), "booking-1", 1);
         }
-        let (keys, mut ways) = (keys(&adjustments), Ways::default());
-        assert_eq!(go(&mut ways, &adjustments, &keys, 10), [256, 256, 78]);
+        let (keys, mut cursors) = (keys(&adjustments), HistoryCursors::default());
+        assert_eq!(go(&mut cursors, &adjustments, &keys, 10), [256, 256, 78]);
         let past = adjustments.past();
-        ways.tell(&past, &keys);
-        let found = candidates(&mut ways, &past, &keys, (10, 4));
+        cursors.tell(&past, &keys);
+        let found = candidates(&mut cursors, &past, &keys, (10, 4));
         assert_eq!(positions(&found), [10, 9, 8, 7, 6, 5, 4, 3, 2]);
         assert_eq!((found.floor, found.is_complete), (1, true));
         // Each change for what comes before it, and for its state.
@@ -242,9 +247,9 @@ mod tests {
 
     #[test]
     fn of_many_resources_that_were_not_changed_since_only_so_many_are_passed_in_a_piece() {
-        let (adjustments, mut ways) = (Adjustments::default(), Ways::default());
+        let (adjustments, mut cursors) = (Adjustments::default(), HistoryCursors::default());
         let keys = vec![Adjustments::key("none"); 2 * KEYS_OF_PIECE + 1];
-        assert_eq!(go(&mut ways, &adjustments, &keys, 1), [0, 0, 0]);
+        assert_eq!(go(&mut cursors, &adjustments, &keys, 1), [0, 0, 0]);
     }
 
     #[test]
@@ -268,13 +273,13 @@ mod tests {
         let keys = keys(&adjustments);
         for limit in [1, 3, 50, 500] {
             let begin = random.random_range(1..=300);
-            let mut ways = Ways::default();
-            go(&mut ways, &adjustments, &keys, begin);
+            let mut cursors = HistoryCursors::default();
+            go(&mut cursors, &adjustments, &keys, begin);
             let past = adjustments.past();
-            ways.tell(&past, &keys);
+            cursors.tell(&past, &keys);
             let (mut told, mut top) = (Vec::new(), begin);
             while top > 0 {
-                let found = candidates(&mut ways, &past, &keys, (top, limit));
+                let found = candidates(&mut cursors, &past, &keys, (top, limit));
                 assert!(found.is_complete && found.floor < top, "SEED={seed}");
                 told.extend(positions(&found));
                 top = found.floor;
