@@ -11,8 +11,8 @@ use crate::cli::exit::Failure;
 use crate::engine::channel::Bounds;
 use crate::engine::outbox::{NamedReceiver, Pattern};
 use crate::http::client::dial::system_resolve;
-use crate::http::client::post::Client;
 use crate::http::outbox::receiver::{HttpReceiver, ReceiverUrl, secret_of};
+use crate::http::post::Client;
 use crate::http::small_file::{self, SMALL_FILE_BYTES_MAX};
 use crate::http::traces::Tracer;
 

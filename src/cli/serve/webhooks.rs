@@ -14,7 +14,7 @@ use crate::engine::channel::Bounds;
 use crate::engine::webhooks::handle::Webhooks;
 use crate::http::client::address::{Allowed, network};
 use crate::http::client::dial::system_resolve;
-use crate::http::client::post::{Client, Judge};
+use crate::http::post::{Client, Judge};
 use crate::http::traces::Tracer;
 use crate::http::webhooks::managing::WebhookFront;
 use crate::http::webhooks::sender::WebhookSender;

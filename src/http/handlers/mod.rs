@@ -5,6 +5,5 @@ mod console;
 pub mod events;
 pub mod facts;
 mod outbox;
-pub(super) mod readiness;
 mod reads;
 mod specials;

@@ -138,7 +138,7 @@ impl Service {
         }
     }
 
-    pub(super) fn webhook_figures(&self) -> Arc<Vec<SubscriptionFigures>> {
+    pub(in crate::http) fn webhook_figures(&self) -> Arc<Vec<SubscriptionFigures>> {
         let webhooks = self.webhooks.as_ref();
         webhooks.map_or_else(Arc::default, |webhooks| webhooks.dispatcher.figures())
     }

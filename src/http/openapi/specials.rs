@@ -14,7 +14,7 @@ use crate::domain::outbox::list::MessageBody;
 use crate::domain::outbox::message::MessageStatus;
 use crate::domain::reference::fact_lines::Summary;
 use crate::domain::webhook::body::{DeliveryBody, SubscriptionBody};
-use crate::http::handlers::readiness::Readiness;
+use crate::http::readiness::Readiness;
 use crate::http::route::{Handler, ManagementList, Special, WebhookList};
 
 /// Returns the description of a route.

@@ -11,8 +11,8 @@ use crate::base::time::Timestamp;
 use crate::engine::channel::schedule::Failure;
 use crate::engine::outbox::{Delivery, OutgoingMessage, Receiver};
 use crate::http::client::dial::port_of;
-use crate::http::client::post::{Client, Judge};
 use crate::http::client::signature::{Secret, signed_headers};
+use crate::http::post::{Client, Judge};
 
 /// The URL of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]

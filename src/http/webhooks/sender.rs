@@ -6,8 +6,8 @@ use hyper::header::HeaderValue;
 
 use super::secret::MasterKey;
 use crate::engine::webhooks::handle::{Delivered, OutgoingEvent, Sender, Sending};
-use crate::http::client::post::{Client, Judge};
 use crate::http::client::signature::signed_headers;
+use crate::http::post::{Client, Judge};
 
 /// Sends webhooks: signed, and only to allowed addresses.
 pub struct WebhookSender {

@@ -12,7 +12,6 @@
 //! For each resource half of its key is noted, which suffices to find it in the table of states; for an item of
 //! several resources, half of the name of their list with ranks.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
@@ -20,6 +19,7 @@ use super::extent::Extent;
 use super::half_key::{HalfKey, HalfKeyCollisions, Noted};
 use super::hash_index::{Entry, HashIndex};
 use super::listed_at::ListedAt;
+use super::pair::Pair;
 use crate::base::digest::Digest;
 use crate::domain::listing::{Shared, ValueHash};
 use crate::journal::parallel::join;
@@ -43,39 +43,6 @@ pub struct Candidate {
     pub entry: Digest,
     /// Place in the order of creation.
     pub listed_at: ListedAt,
-}
-
-/// A value of a filter and a resource that has it: the value's 64 bits in halves, and the resource's number.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Pair([u32; 2], u32);
-
-impl Ord for Pair {
-    /// The derived order is the same one, and takes several times as many instructions.
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.as_number().cmp(&other.as_number())
-    }
-}
-
-impl PartialOrd for Pair {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Pair {
-    fn as_number(self) -> u128 {
-        let Self([high, low], number) = self;
-        u128::from(high) << 64 | u128::from(low) << 32 | u128::from(number)
-    }
-
-    fn new(value: ValueHash, number: u32) -> Self {
-        let [a, b, c, d, e, f, g, h] = value.0.to_be_bytes();
-        let halves = [
-            u32::from_be_bytes([a, b, c, d]),
-            u32::from_be_bytes([e, f, g, h]),
-        ];
-        Self(halves, number)
-    }
 }
 
 /// Resources with consecutive numbers. Each position is stored as the distance from that of the first one.
@@ -363,7 +330,7 @@ impl KindList {
             Shared::ByMany => self.many.get(&value)?.range(from..).next(),
             Shared::ByFew => {
                 let range = Pair::new(value, from)..=Pair::new(value, u32::MAX);
-                self.few.range(range).next().map(|pair| pair.1)
+                self.few.range(range).next().map(|pair| pair.number())
             }
         }
     }
@@ -374,7 +341,7 @@ impl KindList {
             Shared::ByMany => self.many.get(&value)?.range(..before).next_back(),
             Shared::ByFew => {
                 let range = Pair::new(value, 0)..Pair::new(value, before);
-                self.few.range(range).next_back().map(|pair| pair.1)
+                self.few.range(range).next_back().map(|pair| pair.number())
             }
         }
     }
@@ -483,9 +450,9 @@ impl Lists {
                     values.entry(number).or_default().insert(*value);
                 }
             }
-            for Pair([high, low], number) in &list.few {
-                let value = ValueHash(u64::from(*high) << 32 | u64::from(*low));
-                values.entry(*number).or_default().insert(value);
+            for pair in &list.few {
+                let values = values.entry(pair.number()).or_default();
+                values.insert(pair.value());
             }
             for number in 0..list.len {
                 let values = values.remove(&number).unwrap_or_default();

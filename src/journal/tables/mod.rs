@@ -28,6 +28,7 @@ mod lists;
 mod memory;
 mod name_cache;
 mod ordered;
+mod pair;
 mod pieces;
 mod prepared;
 mod secondary;

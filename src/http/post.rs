@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
 
-use super::address::Allowed;
-use super::dial::{Connection, Dialer, Resolve, Target};
+use super::client::address::Allowed;
+use super::client::dial::{Connection, Dialer, Resolve, Target};
 use crate::base::time::Timestamp;
 use crate::engine::channel::schedule::Failure;
 use crate::engine::clock::{Clock as _, SystemClock};
@@ -402,7 +402,7 @@ fn retry_after(
 mod tests {
     use std::net::SocketAddr;
 
-    use super::super::address::network;
+    use super::super::client::address::network;
     use super::*;
     use crate::http::client::dial::{system_resolve, trusting};
 

@@ -14,7 +14,7 @@ use crate::http::service::Service;
 
 /// The state of a service that is ready. What fails to be sent to others is told here, and does not make it unready.
 #[derive(Serialize, JsonSchema)]
-pub(in crate::http) struct Readiness {
+pub(super) struct Readiness {
     #[schemars(extend("const" = "ready"))]
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
