@@ -21,7 +21,9 @@ use crate::base::time::Timestamp;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
-use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replayed, to_json};
+use crate::domain::operation::{
+    Commit, Context, Decision, MessageSubject, Operation, mark_replayed, to_json,
+};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, module_doc, rejections};
@@ -142,7 +144,12 @@ impl Operation for AcceptManagerInvitation {
             .manager
             .as_ref()
             .expect("the event put a manager there");
-        commit.send(number, TOPIC, &ActivatedMessage::new(&next, manager));
+        let message = to_json(&ActivatedMessage::new(&next, manager));
+        let subject = MessageSubject {
+            id: next.founding.branch_id.to_string().into(),
+            reference: None,
+        };
+        commit.send_about(number, TOPIC, subject, message);
         commit.answer(to_json(&ActivationBody::new(&next, manager)))
     }
 

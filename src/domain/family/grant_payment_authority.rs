@@ -22,7 +22,7 @@ use crate::base::time::Timestamp;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
-use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
+use crate::domain::operation::{Commit, Context, Decision, MessageSubject, Operation, to_json};
 use crate::domain::reference::kinds::family_account::FamilyAccount;
 use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Declared, Rejection};
@@ -221,7 +221,12 @@ impl Operation for GrantPaymentAuthority {
             family_account_id: &command.family_account_id,
             delegation,
         };
-        commit.send(context.ids.outbox_number(), TOPIC, &message);
+        let subject = MessageSubject {
+            id: context.new_id.to_string().into(),
+            reference: None,
+        };
+        let number = context.ids.outbox_number();
+        commit.send_about(number, TOPIC, subject, to_json(&message));
         commit.answer(body)
     }
 }

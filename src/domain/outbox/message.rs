@@ -1,5 +1,7 @@
 //! A message to another system: its state, and how events change it.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -344,6 +346,17 @@ fn without_status(body: &Blob) -> Blob {
     Blob(content.to_string().into_bytes())
 }
 
+/// What a body says: the identifier of its resource, its reference and its status.
+type Said<'b> = (Cow<'b, str>, Option<Uuid>, Option<Cow<'b, str>>);
+
+/// Returns what a body says, in which this field identifies the resource.
+fn said<'b>(body: &'b Blob, id: &str) -> Said<'b> {
+    let texts = texts_of(&body.0, [id, "workflowRequestId", "status"]);
+    let [id, reference, status] = texts.unwrap_or_default();
+    let reference = reference.and_then(|text| text.parse().ok());
+    (id.unwrap_or_default(), reference, status)
+}
+
 /// Returns the event that creates the message of a record of this log.
 ///
 /// Its body is one that a commit of this service has sent: an object whose identifiers, reference and
@@ -360,8 +373,15 @@ pub fn birth(message: &OutboxMessage, log_id: [u8; 16]) -> MessageEvent {
         ),
         _ => ("admin/branches/{}", "branchId"),
     };
-    let texts = texts_of(&message.body.0, [id, "workflowRequestId", "status"]);
-    let [id, reference, status] = texts.unwrap_or_default();
+    let (id, reference, status) = match &message.subject {
+        Some(subject) => {
+            let known: Said<'_> = (Cow::Borrowed(&*subject.id), subject.reference, None);
+            // A replay parses the body, and must derive the same message.
+            debug_assert_eq!(known, said(&message.body, id));
+            known
+        }
+        None => said(&message.body, id),
+    };
     // A side effect that the embedded directory has completed needs no receiver.
     let body = match status.as_deref() {
         None => Some(message.body.clone()),
@@ -371,8 +391,8 @@ pub fn birth(message: &OutboxMessage, log_id: [u8; 16]) -> MessageEvent {
     MessageEvent::Born(Box::new(Born {
         number: message.number,
         topic: message.topic.clone(),
-        resource: subject(path, &[&id.unwrap_or_default()]).into(),
-        reference: reference.and_then(|text| text.parse().ok()),
+        resource: subject(path, &[&id]).into(),
+        reference,
         log_id,
         body,
     }))
@@ -426,6 +446,7 @@ mod tests {
                             number: 3,
                             topic: topic.into(),
                             body: Blob(text.clone().into_bytes()),
+                            subject: None,
                         };
                         let MessageEvent::Born(born) = birth(&message, [9; 16]) else {
                             panic!("it is born");
@@ -462,6 +483,7 @@ mod tests {
                 number: 3,
                 topic: "branch.operator_identity.requested".into(),
                 body: Blob(text.into()),
+                subject: None,
             };
             let MessageEvent::Born(born) = birth(&message, [9; 16]) else {
                 panic!("it is born");
