@@ -136,6 +136,14 @@ impl<T: Ord + Copy> Differences<T> {
 impl Change {
     /// Makes the change from `before` to `next`, the state after `event`.
     pub(crate) fn of<R: Resource>(before: Option<&R>, event: &R::Event, next: &R) -> Self {
+        Self {
+            event: codec::encode(event),
+            ..Self::of_state(before, next)
+        }
+    }
+
+    /// Makes the same change without its event, where that is not read.
+    pub(crate) fn of_state<R: Resource>(before: Option<&R>, next: &R) -> Self {
         let held = before.map(R::unique_keys).unwrap_or_default();
         let names = Differences::of(held, next.unique_keys());
         let stood_in = before.map(R::secondary_keys).unwrap_or_default();
@@ -150,7 +158,7 @@ impl Change {
             revision: next.read_revision(),
             advances: before.map(R::revision) != Some(next.revision()),
             path: next.path_by(id),
-            event: codec::encode(event),
+            event: Vec::new(),
             state: codec::encode(next),
             unique_left: names.left,
             unique_taken: names.taken,

@@ -151,7 +151,7 @@ impl Resource for Message {
     fn apply(state: Option<Self>, event: &MessageEvent, at: Timestamp) -> Self {
         let Some(mut message) = state else {
             return match event {
-                MessageEvent::Born(born) => Self::of_birth(born, at),
+                MessageEvent::Born(born) => Self::of_birth((**born).clone(), at),
                 event => panic!("a message that is not born has no {}", event_name(event)),
             };
         };
@@ -277,22 +277,22 @@ impl Message {
         }
     }
 
-    fn of_birth(born: &Born, at: Timestamp) -> Self {
+    fn of_birth(born: Born, at: Timestamp) -> Self {
         Self {
             number: born.number,
             revision: Revision::FIRST,
-            topic: born.topic.clone(),
-            resource: born.resource.clone(),
+            topic: born.topic,
+            resource: born.resource,
             reference: born.reference,
             status: match born.body {
                 Some(_) => MessageStatus::Waiting,
                 None => MessageStatus::Taken,
             },
             attempts: 0,
-            unsettled: born.body.as_ref().map(|body| Unsettled {
+            unsettled: born.body.map(|body| Unsettled {
                 log_id: born.log_id,
                 at,
-                body: body.clone(),
+                body,
                 tried: 0,
                 next_attempt_at: None,
                 last_failure: None,
@@ -363,6 +363,10 @@ fn said<'b>(body: &'b Blob, id: &str) -> Said<'b> {
 /// status are texts, if it has them.
 #[must_use]
 pub fn birth(message: &OutboxMessage, log_id: [u8; 16]) -> MessageEvent {
+    MessageEvent::Born(Box::new(born_of(message, log_id)))
+}
+
+fn born_of(message: &OutboxMessage, log_id: [u8; 16]) -> Born {
     let (path, id) = match &*message.topic {
         "authorization.payment_delegation.granted" => {
             ("family-payment-delegations/{}", "paymentDelegationId")
@@ -388,22 +392,22 @@ pub fn birth(message: &OutboxMessage, log_id: [u8; 16]) -> MessageEvent {
         Some("completed") => None,
         Some(_) => Some(without_status(&message.body)),
     };
-    MessageEvent::Born(Box::new(Born {
+    Born {
         number: message.number,
         topic: message.topic.clone(),
         resource: subject(path, &[&id]).into(),
         reference,
         log_id,
         body,
-    }))
+    }
 }
 
-/// Returns the message, and the change that creates it, which is committed at `at` in this log.
+/// Returns the message, and the change that creates it, which is committed at `at` in this log. The
+/// change has no event: records list the message itself ([`birth`]).
 #[must_use]
 pub fn born(message: &OutboxMessage, log_id: [u8; 16], at: Timestamp) -> (Message, Change) {
-    let event = birth(message, log_id);
-    let message = Message::apply(None, &event, at);
-    let change = Change::of(None, &event, &message);
+    let message = Message::of_birth(born_of(message, log_id), at);
+    let change = Change::of_state(None, &message);
     (message, change)
 }
 
