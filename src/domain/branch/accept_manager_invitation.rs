@@ -177,7 +177,7 @@ impl<'a> ActivatedMessage<'a> {
             branch_id,
             branch_membership_id: manager.activation.branch_membership_id,
             member_profile_id: manager.activation.member_profile_id,
-            object: format!("branch/{branch_id}"),
+            object: ["branch/", branch_id.to_string().as_str()].concat(),
             relation: "branch_manager",
             subject: &manager.activation.subject,
         }

@@ -176,7 +176,7 @@ impl Resource for MotherProfile {
     }
 
     fn id(&self) -> Vec<String> {
-        vec![self.id.to_string()]
+        vec![String::from(&*self.id)]
     }
 
     fn revision(&self) -> Revision {

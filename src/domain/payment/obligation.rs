@@ -346,7 +346,7 @@ impl Resource for Obligation {
     }
 
     fn id(&self) -> Vec<String> {
-        vec![self.payment_id.to_string()]
+        vec![String::from(&*self.payment_id)]
     }
 
     /// Returns the fact's revision, since a pre-registration does not change what is owed.

@@ -126,7 +126,7 @@ impl<K: HeldAlone> Resource for Fact<K> {
     }
 
     fn id(&self) -> Vec<String> {
-        vec![self.id.to_string()]
+        vec![String::from(&*self.id)]
     }
 
     fn revision(&self) -> Revision {

@@ -144,7 +144,7 @@ impl Resource for ReservationDraft {
     }
 
     fn id(&self) -> Vec<String> {
-        vec![self.id.to_string()]
+        vec![String::from(&*self.id)]
     }
 
     fn revision(&self) -> Revision {

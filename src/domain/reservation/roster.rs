@@ -115,7 +115,7 @@ impl Resource for AssignmentDecision {
 
     /// Returns the decision's identifier, which is unique in the whole service.
     fn id(&self) -> Vec<String> {
-        vec![self.assignment.assignment_decision_id.to_string()]
+        vec![self.assignment.assignment_decision_id.as_str().to_owned()]
     }
 
     fn revision(&self) -> Revision {
@@ -197,8 +197,8 @@ impl Resource for RosterDecision {
 
     fn id(&self) -> Vec<String> {
         vec![
-            self.reservation_booking_id.to_string(),
-            self.roster_decision_id.to_string(),
+            self.reservation_booking_id.as_str().to_owned(),
+            self.roster_decision_id.as_str().to_owned(),
         ]
     }
 
@@ -281,8 +281,8 @@ impl Resource for AssignmentSlot {
 
     fn id(&self) -> Vec<String> {
         vec![
-            self.reservation_booking_id.to_string(),
-            self.assignment_key.to_string(),
+            self.reservation_booking_id.as_str().to_owned(),
+            self.assignment_key.as_str().to_owned(),
         ]
     }
 
@@ -369,7 +369,7 @@ impl Resource for CareTeamRoster {
     }
 
     fn id(&self) -> Vec<String> {
-        vec![self.reservation_booking_id.to_string()]
+        vec![self.reservation_booking_id.as_str().to_owned()]
     }
 
     fn revision(&self) -> Revision {
