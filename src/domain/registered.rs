@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use super::change::Change;
 use super::event::{Changed, EventType, PublicEvent, PublicEvents};
+use super::follow::event_name;
 use super::listing::{Filter, List, ListItem, ListPlace, Shared};
 use super::rank::Rank;
-use super::resource::{Decoded, IndexKey, Kind, Resource, event_name};
+use super::resource::{Decoded, IndexKey, Kind, Resource};
 use super::stored::{Older, Versioned};
 use super::version::version;
 use crate::base::codec::{self, DecodeError};

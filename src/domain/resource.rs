@@ -472,30 +472,6 @@ impl<'a> ReadView<'a> {
     }
 }
 
-/// Returns the name of an event, without its content: messages of faults end up where personal data
-/// must not be.
-pub(crate) fn event_name(event: &impl fmt::Debug) -> String {
-    let shown = format!("{event:?}");
-    let name = shown.split(|letter: char| !letter.is_alphanumeric()).next();
-    name.unwrap_or_default().to_owned()
-}
-
-/// Panics, since the event cannot follow on the state of the resource.
-///
-/// # Panics
-/// Always.
-#[track_caller]
-pub(crate) fn cannot_follow(event: &impl fmt::Debug, resource: &str, exists: bool) -> ! {
-    panic!(
-        "{} cannot follow on {resource} that {}",
-        event_name(event),
-        match exists {
-            true => "exists",
-            false => "does not exist",
-        }
-    )
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -587,16 +563,6 @@ mod tests {
         fn ranked(&self, _: IndexKey) -> Vec<Digest> {
             Vec::new()
         }
-    }
-
-    #[test]
-    fn the_name_of_an_event_tells_nothing_of_what_is_in_it() {
-        let thing = Thing {
-            number: 1,
-            owner: "Mina".to_owned(),
-        };
-        assert_eq!(event_name(&thing), "Thing");
-        assert_eq!(event_name(&Some("Mina")), "Some");
     }
 
     #[test]
