@@ -132,6 +132,11 @@ pub trait AnyResource: Send + Sync {
     /// # Errors
     /// When the bytes are no such state.
     fn unique_keys(&self, state: &[u8]) -> Result<Vec<IndexKey>, DecodeError>;
+    /// Whether a state has this unique key.
+    ///
+    /// # Errors
+    /// When the bytes are no such state.
+    fn has_unique_key(&self, state: &[u8], name: IndexKey) -> Result<bool, DecodeError>;
     /// Returns the revision of a state.
     ///
     /// # Errors
@@ -371,6 +376,10 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
 
     fn unique_keys(&self, state: &[u8]) -> Result<Vec<IndexKey>, DecodeError> {
         codec::decode::<R>(state).map(|state| state.unique_keys())
+    }
+
+    fn has_unique_key(&self, state: &[u8], name: IndexKey) -> Result<bool, DecodeError> {
+        codec::decode::<R>(state).map(|state| state.has_unique_key(name))
     }
 
     fn revision(&self, state: &[u8]) -> Result<Revision, DecodeError> {

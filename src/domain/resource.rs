@@ -90,6 +90,17 @@ pub trait Resource:
         Vec::new()
     }
 
+    /// Whether `name` is one of its [`Resource::unique_keys`].
+    fn has_unique_key(&self, name: IndexKey) -> bool {
+        self.unique_keys().contains(&name)
+    }
+
+    /// Returns the unique keys that only `before` holds, and those that only `next`, the state after a
+    /// commit, holds; both in ascending order. `None` where the kind has to compare all of them.
+    fn unique_keys_moved(_before: &Self, _next: &Self) -> Option<(Vec<IndexKey>, Vec<IndexKey>)> {
+        None
+    }
+
     /// Returns its keys in secondary indexes (*lists*), each once: the adjustments of a booking, the
     /// policies of a service type. Unlike a unique key, a list's key is shared by all resources in the
     /// list. [`ReadView::listed`] finds them.

@@ -472,6 +472,11 @@ impl Scenario {
                 moved(&holds.secondary, &[], &[]),
                 "a commit leaves and joins what the states' lists differ in"
             );
+            let has = |name: &IndexKey| resource.has_unique_key(&change.state, *name).unwrap();
+            assert!(
+                holds.unique.iter().all(has) && !change.unique_left.iter().any(has),
+                "a state has the names that it lists, and no others"
+            );
             let had = held.map_or_else(Vec::new, |held| held.ranks.clone());
             assert_eq!(
                 RankChange::all(had, holds.ranks),

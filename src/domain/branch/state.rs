@@ -278,15 +278,30 @@ impl Resource for Branch {
 
     fn unique_keys(&self) -> Vec<IndexKey> {
         let founding = &self.founding;
-        let mut names = vec![
-            founding.business_identity.name(),
-            branch_code(&founding.branch_code),
-            branch_command(&founding.command_id),
-        ];
+        let mut names = Vec::with_capacity(4);
+        names.push(founding.business_identity.name());
+        names.push(branch_code(&founding.branch_code));
+        names.push(branch_command(&founding.command_id));
         if self.manager.is_none() {
             names.push(pending_invitation(&founding.invitee.email));
         }
         names
+    }
+
+    fn has_unique_key(&self, name: IndexKey) -> bool {
+        let founding = &self.founding;
+        // Most look-ups are those of the invitation.
+        (self.manager.is_none() && pending_invitation(&founding.invitee.email) == name)
+            || branch_code(&founding.branch_code) == name
+            || branch_command(&founding.command_id) == name
+            || founding.business_identity.name() == name
+    }
+
+    /// Only the invitation's key is ever left: the others are of values that never change.
+    fn unique_keys_moved(before: &Self, next: &Self) -> Option<(Vec<IndexKey>, Vec<IndexKey>)> {
+        let is_accepted = before.manager.is_none() && next.manager.is_some();
+        let left = is_accepted.then(|| pending_invitation(&before.founding.invitee.email));
+        Some((left.into_iter().collect(), Vec::new()))
     }
 
     fn secondary_keys(&self) -> Vec<IndexKey> {
@@ -419,6 +434,13 @@ mod tests {
         let accepted = Branch::apply(Some(branch.clone()), &event, Timestamp::default());
         assert_eq!(accepted.unique_keys().len(), branch.unique_keys().len() - 1);
         assert!(!accepted.unique_keys().contains(&pending));
+        assert!(branch.has_unique_key(pending) && !accepted.has_unique_key(pending));
+        let moved = Branch::unique_keys_moved(&branch, &accepted);
+        assert_eq!(moved, Some((vec![pending], vec![])));
+        assert_eq!(
+            Branch::unique_keys_moved(&accepted, &accepted),
+            Some((vec![], vec![]))
+        );
         assert_eq!(
             accepted.secondary_keys(),
             [accepted_invitations("MINA.KIM@EXAMPLE.ORG", "manager-1")]

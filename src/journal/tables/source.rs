@@ -45,8 +45,8 @@ impl Tables {
         shard.key_like(holder, |state| {
             self.names.has(name, state.key, state.position, || {
                 let kind = catalogue::resource(state.kind);
-                let names = kind.and_then(|kind| kind.unique_keys(state.bytes).ok());
-                names.is_some_and(|names| names.contains(&name))
+                let has = kind.and_then(|kind| kind.has_unique_key(state.bytes, name).ok());
+                has.unwrap_or_default()
             })
         })
     }
