@@ -353,6 +353,14 @@ impl<'a> ReadView<'a> {
         self.seen.borrow_mut().push((key, position));
     }
 
+    /// Returns what `decode` makes of the first fields of the state with this key.
+    pub(crate) fn prefix<T>(&self, key: Digest, decode: impl Fn(&[u8]) -> T) -> Option<T> {
+        let mut found = None;
+        let position = self.read_counted(key, &mut |bytes| found = Some(decode(bytes)));
+        self.seen.borrow_mut().push((key, position));
+        found
+    }
+
     /// Returns the resource that holds the unique key `name`.
     #[must_use]
     pub fn named<R: Resource>(&self, name: IndexKey) -> Option<R> {
