@@ -177,18 +177,18 @@ fn changed_dependencies(
 
 /// Returns the reasons why the reviewed extension, if there is one, cannot be confirmed.
 fn extension_faults(
-    draft: &ReservationDraftFact,
+    draft: &ReservationDraft,
     review: &FinalReviewProjectionFact,
-    own: Digest,
     view: &ReadView<'_>,
 ) -> Vec<ExtensionFault> {
+    let facts = &draft.facts;
     let Some(source) = &review.extension_source_reservation_id else {
-        return match draft.intent {
+        return match facts.intent {
             ReservationIntent::Extension => vec![ExtensionFault::SourceNotEligible],
             _ => Vec::new(),
         };
     };
-    let catalog = view.fact::<ExtensionEligibilityFact>(&draft.owner_subject);
+    let catalog = view.fact::<ExtensionEligibilityFact>(&facts.owner_subject);
     let reviewed = review.extension_catalog_revision.map(Revision::new);
     let is_eligible = catalog.is_some_and(|catalog| {
         Some(catalog.revision) == reviewed
@@ -202,7 +202,7 @@ fn extension_faults(
         .is_some_and(|booking| booking.facts.state == BookingState::Active);
     let is_extended = view
         .holder(ReservationDraft::extending(source))
-        .is_some_and(|holder| holder != own);
+        .is_some_and(|holder| holder != draft.key());
     let mut faults = Vec::new();
     if !is_eligible {
         faults.push(ExtensionFault::SourceNotEligible);
@@ -448,7 +448,7 @@ impl Operation for ConfirmReservationDraft {
             return Err(conflict(Reason::NotReady.into(), &reasons));
         }
         let changed = changed_dependencies(&review.facts, context);
-        let against = extension_faults(facts, &review.facts, draft.key(), &context.view);
+        let against = extension_faults(draft, &review.facts, &context.view);
         if !changed.is_empty() || !against.is_empty() {
             let mut rejection = Rejection::from(Reason::DependencyChanged);
             rejection.conflicting = changed;
