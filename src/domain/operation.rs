@@ -336,10 +336,16 @@ impl<R: Resource> Commit<R> {
     ///
     /// [`born`]: super::outbox::message::born
     pub fn send(&mut self, number: i64, topic: &str, body: &impl Serialize) {
+        self.send_json(number, topic, to_json(body));
+    }
+
+    /// Adds a message like [`Commit::send`], with a content that was made by [`to_json`]: a content
+    /// that borrows from the next state is made before the message is added.
+    pub fn send_json(&mut self, number: i64, topic: &str, body: Vec<u8>) {
         self.outbox.push(OutboxMessage {
             number,
             topic: topic.into(),
-            body: Blob(to_json(body)),
+            body: Blob(body),
         });
     }
 

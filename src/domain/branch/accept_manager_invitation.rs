@@ -137,13 +137,15 @@ impl Operation for AcceptManagerInvitation {
         let number = activation.relationship_outbox_message_id;
         let event = BranchEvent::ManagerAccepted(activation);
         let mut commit = Commit::new(state, event, context.at);
-        let next = commit.next.clone();
+        let next = &commit.next;
         let manager = next
             .manager
             .as_ref()
             .expect("the event put a manager there");
-        commit.send(number, TOPIC, &ActivatedMessage::new(&next, manager));
-        commit.answer(to_json(&ActivationBody::new(&next, manager)))
+        let message = to_json(&ActivatedMessage::new(next, manager));
+        let answer = to_json(&ActivationBody::new(next, manager));
+        commit.send_json(number, TOPIC, message);
+        commit.answer(answer)
     }
 
     fn replayed(body: Vec<u8>) -> Vec<u8> {
@@ -217,6 +219,8 @@ impl ActivationBody {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::{Value, json};
 
     use super::super::samples::{
@@ -361,7 +365,7 @@ mod tests {
         let (mut scenario, first) = created();
         accept(&mut scenario, invitee(), 1).committed();
         let mut second = branch_of(&scenario, &first);
-        second.founding.branch_id = Uuid::nil();
+        Arc::make_mut(&mut second.founding).branch_id = Uuid::nil();
         second.revision = Revision::new(7);
         scenario.given(&second);
         let then = accept(&mut scenario, invitee(), 7);

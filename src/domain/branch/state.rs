@@ -1,5 +1,7 @@
 //! A branch: its state, and how events change it.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -11,6 +13,7 @@ use crate::base::address::Address;
 use crate::base::digest::Fingerprint;
 use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
+use crate::base::shared;
 use crate::base::text::{BranchCode, Email, Ident, NonBlankText, PhoneNumber};
 use crate::base::time::{Date, Timestamp};
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
@@ -198,7 +201,8 @@ pub struct Activation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Branch {
     /// The values that it was created with.
-    pub founding: Founding,
+    #[serde(with = "shared")]
+    pub founding: Arc<Founding>,
     /// When it was created.
     pub created_at: Timestamp,
     /// The number of commits that it has seen.
@@ -223,7 +227,7 @@ pub struct Manager {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BranchEvent {
     /// It is created.
-    Created(Box<Founding>),
+    Created(#[serde(with = "shared")] Arc<Founding>),
     /// The first manager accepts the invitation.
     ManagerAccepted(Activation),
 }
@@ -246,7 +250,7 @@ impl Resource for Branch {
     fn apply(state: Option<Self>, event: &BranchEvent, at: Timestamp) -> Self {
         match (state, event) {
             (None, BranchEvent::Created(founding)) => Self {
-                founding: (**founding).clone(),
+                founding: Arc::clone(founding),
                 created_at: at,
                 revision: Revision::FIRST,
                 manager: None,
