@@ -238,14 +238,17 @@ impl Resource for Branch {
         name: "branch",
     };
     type Event = BranchEvent;
-    const LIST: Option<List<Self>> = Some(List::<Self>::by(&[
-        by_few(Filter::Branch, |it| {
-            Some(it.founding.branch_id.to_string().into())
-        }),
-        by_many(Filter::Status, |it| {
-            is(it.founding.lifecycle_status.as_str())
-        }),
-    ]));
+    const LIST: Option<List<Self>> = Some(
+        List::<Self>::by(&[
+            by_few(Filter::Branch, |it| {
+                Some(it.founding.branch_id.to_string().into())
+            }),
+            by_many(Filter::Status, |it| {
+                is(it.founding.lifecycle_status.as_str())
+            }),
+        ])
+        .fixed(),
+    );
 
     fn apply(state: Option<Self>, event: &BranchEvent, at: Timestamp) -> Self {
         match (state, event) {
