@@ -131,6 +131,11 @@ pub trait AnyResource: Send + Sync {
     /// # Errors
     /// When the bytes are no such state.
     fn unique_keys(&self, state: &[u8]) -> Result<Vec<IndexKey>, DecodeError>;
+    /// Decodes a state, and returns the resource and whether it has this unique key.
+    ///
+    /// # Errors
+    /// When the bytes are no such state.
+    fn look(&self, state: &[u8], name: IndexKey) -> Result<(bool, Decoded), DecodeError>;
     /// Returns the revision of a state.
     ///
     /// # Errors
@@ -370,6 +375,12 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
 
     fn unique_keys(&self, state: &[u8]) -> Result<Vec<IndexKey>, DecodeError> {
         codec::decode::<R>(state).map(|state| state.unique_keys())
+    }
+
+    fn look(&self, state: &[u8], name: IndexKey) -> Result<(bool, Decoded), DecodeError> {
+        let state: R = codec::decode(state)?;
+        let has_it = state.unique_keys().contains(&name);
+        Ok((has_it, Box::new(state) as Decoded))
     }
 
     fn revision(&self, state: &[u8]) -> Result<Revision, DecodeError> {

@@ -395,9 +395,14 @@ impl Operation for ConfirmReservationDraft {
     }
 
     fn unique_keys(command: &Command, context: &Context<'_>) -> Vec<IndexKey> {
-        let review = command.review(&context.view);
-        let source = review.and_then(|review| review.facts.extension_source_reservation_id);
-        source.iter().map(ReservationDraft::extending).collect()
+        let Some(review) = command.review(&context.view) else {
+            return Vec::new();
+        };
+        let source = review.facts.extension_source_reservation_id.iter();
+        let keys = source.map(ReservationDraft::extending).collect();
+        // The decision reads it next.
+        context.view.keep(review);
+        keys
     }
 
     fn decide(
