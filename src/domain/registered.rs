@@ -132,11 +132,11 @@ pub trait AnyResource: Send + Sync {
     /// # Errors
     /// When the bytes are no such state.
     fn unique_keys(&self, state: &[u8]) -> Result<Vec<IndexKey>, DecodeError>;
-    /// Whether a state has this unique key.
+    /// Decodes a state, and returns the resource and whether it has this unique key.
     ///
     /// # Errors
     /// When the bytes are no such state.
-    fn has_unique_key(&self, state: &[u8], name: IndexKey) -> Result<bool, DecodeError>;
+    fn look(&self, state: &[u8], name: IndexKey) -> Result<(bool, Decoded), DecodeError>;
     /// Returns the revision of a state.
     ///
     /// # Errors
@@ -378,8 +378,10 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
         codec::decode::<R>(state).map(|state| state.unique_keys())
     }
 
-    fn has_unique_key(&self, state: &[u8], name: IndexKey) -> Result<bool, DecodeError> {
-        codec::decode::<R>(state).map(|state| state.has_unique_key(name))
+    fn look(&self, state: &[u8], name: IndexKey) -> Result<(bool, Decoded), DecodeError> {
+        let state: R = codec::decode(state)?;
+        let has_it = state.has_unique_key(name);
+        Ok((has_it, Box::new(state) as Decoded))
     }
 
     fn revision(&self, state: &[u8]) -> Result<Revision, DecodeError> {

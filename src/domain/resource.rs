@@ -1,6 +1,5 @@
 //! The contract of a resource, and the read-only view of other resources' committed state.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
@@ -12,6 +11,10 @@ use super::rank::Rank;
 use super::stored::Older;
 use crate::base::codec;
 use crate::base::{digest::Digest, revision::Revision, time::Timestamp};
+
+mod decoded;
+
+pub use decoded::{Decoded, Kept};
 
 /// A kind of resource: a number that never changes (the log stores it) and a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,10 +235,15 @@ pub trait Source {
     fn listed_within(&self, list: IndexKey, _wider: IndexKey) -> Vec<Digest> {
         self.listed(list)
     }
-}
 
-/// A resource of any kind, decoded from its state.
-pub type Decoded = Box<dyn Any>;
+    /// Takes the decoded resource with this key, if it is kept, and its last commit is still the same.
+    fn take_decoded(&self, _key: Digest) -> Option<Kept> {
+        None
+    }
+
+    /// Keeps a decoded resource for its next read, which mostly follows at once. It may be forgotten.
+    fn keep_decoded(&self, _key: Digest, _kept: Kept) {}
+}
 
 /// A read-only view of committed state that records what was read from it (the read set), so that a
 /// response can name the position that it depends on, and a commit can be validated.
@@ -303,6 +311,13 @@ impl<'a> ReadView<'a> {
         {
             return (Some(*state), position);
         }
+        if let Some(kept) = self.source.take_decoded(key)
+            && let Ok(state) = kept.resource.downcast::<R>()
+        {
+            let decoded = self.decoded_bytes.get();
+            self.decoded_bytes.set(decoded + kept.bytes);
+            return (Some(*state), kept.position);
+        }
         let mut state = None;
         let position = self.read_counted(key, &mut |bytes| {
             state = Some(codec::decode(bytes).expect("a state was encoded by this program"));
@@ -319,26 +334,6 @@ impl<'a> ReadView<'a> {
             read(bytes);
         });
         position.unwrap_or(0)
-    }
-
-    /// Returns what `decode` makes of the state with this key, whatever its kind. The next read of the
-    /// resource takes the decoded value, so that a large state is not decoded twice.
-    pub(crate) fn decode_ahead<T>(
-        &self,
-        key: Digest,
-        decode: impl Fn(&[u8]) -> Option<(T, Decoded)>,
-    ) -> Option<T> {
-        let mut found = None;
-        let position = self.read_counted(key, &mut |bytes| found = decode(bytes));
-        self.seen.borrow_mut().push((key, position));
-        let (made, decoded) = found?;
-        *self.ahead.borrow_mut() = Some((key, position, decoded));
-        Some(made)
-    }
-
-    /// Returns how many bytes of states were decoded.
-    pub(crate) fn decoded_bytes(&self) -> usize {
-        self.decoded_bytes.get()
     }
 
     /// Returns the key of the highest-ranked resource in `list`, which must be a ranked one.

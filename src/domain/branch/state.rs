@@ -1,5 +1,7 @@
 //! A branch: its state, and how events change it.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -11,6 +13,7 @@ use crate::base::address::Address;
 use crate::base::digest::Fingerprint;
 use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
+use crate::base::shared;
 use crate::base::text::{BranchCode, Email, Ident, NonBlankText, PhoneNumber};
 use crate::base::time::{Date, Timestamp};
 use crate::domain::follow::event_name;
@@ -199,7 +202,8 @@ pub struct Activation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Branch {
     /// The values that it was created with.
-    pub founding: Founding,
+    #[serde(with = "shared")]
+    pub founding: Arc<Founding>,
     /// When it was created.
     pub created_at: Timestamp,
     /// The number of commits that it has seen.
@@ -224,7 +228,7 @@ pub struct Manager {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BranchEvent {
     /// It is created.
-    Created(Box<Founding>),
+    Created(#[serde(with = "shared")] Arc<Founding>),
     /// The first manager accepts the invitation.
     ManagerAccepted(Activation),
 }
@@ -235,19 +239,22 @@ impl Resource for Branch {
         name: "branch",
     };
     type Event = BranchEvent;
-    const LIST: Option<List<Self>> = Some(List::<Self>::by(&[
-        by_few(Filter::Branch, |it| {
-            Some(it.founding.branch_id.to_string().into())
-        }),
-        by_many(Filter::Status, |it| {
-            is(it.founding.lifecycle_status.as_str())
-        }),
-    ]));
+    const LIST: Option<List<Self>> = Some(
+        List::<Self>::by(&[
+            by_few(Filter::Branch, |it| {
+                Some(it.founding.branch_id.to_string().into())
+            }),
+            by_many(Filter::Status, |it| {
+                is(it.founding.lifecycle_status.as_str())
+            }),
+        ])
+        .fixed(),
+    );
 
     fn apply(state: Option<Self>, event: &BranchEvent, at: Timestamp) -> Self {
         match (state, event) {
             (None, BranchEvent::Created(founding)) => Self {
-                founding: (**founding).clone(),
+                founding: Arc::clone(founding),
                 created_at: at,
                 revision: Revision::FIRST,
                 manager: None,

@@ -13,6 +13,7 @@
 //! A key that was used with other facts is refused by the engine, with the same body.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use schemars::{Schema, SchemaGenerator};
 
@@ -350,18 +351,18 @@ impl Operation for ConfirmReservationDraft {
             })
             .then(Reason::DraftExpired, |case| {
                 case.alter(DRAFT, |draft: &mut ReservationDraft| {
-                    draft.facts.expires_at = Timestamp::default();
+                    Arc::make_mut(&mut draft.facts).expires_at = Timestamp::default();
                 })
             })
             .then(Reason::ProjectionMissing, |case| {
                 case.alter(DRAFT, |draft: &mut ReservationDraft| {
-                    draft.facts.current_review_projection_id = None;
+                    Arc::make_mut(&mut draft.facts).current_review_projection_id = None;
                 })
             })
             .then(Reason::ProjectionSuperseded, |case| {
                 case.alter(DRAFT, |draft: &mut ReservationDraft| {
                     let later = Ident::from_trusted("later");
-                    draft.facts.current_review_projection_id = Some(later);
+                    Arc::make_mut(&mut draft.facts).current_review_projection_id = Some(later);
                 })
             })
             .then(Reason::ReviewRevisionMismatch, |case| {
@@ -370,7 +371,8 @@ impl Operation for ConfirmReservationDraft {
             .then(Reason::NotReady, |case| {
                 case.alter(DRAFT, |draft: &mut ReservationDraft| {
                     let reason = Ident::from_trusted("contract_missing");
-                    draft.facts.disabled_reason_codes.push(reason);
+                    let facts = Arc::make_mut(&mut draft.facts);
+                    facts.disabled_reason_codes.push(reason);
                 })
             })
             .then(
@@ -393,9 +395,14 @@ impl Operation for ConfirmReservationDraft {
     }
 
     fn unique_keys(command: &Command, context: &Context<'_>) -> Vec<IndexKey> {
-        let review = command.review(&context.view);
-        let source = review.and_then(|review| review.facts.extension_source_reservation_id);
-        source.iter().map(ReservationDraft::extending).collect()
+        let Some(review) = command.review(&context.view) else {
+            return Vec::new();
+        };
+        let source = review.facts.extension_source_reservation_id.iter();
+        let keys = source.map(ReservationDraft::extending).collect();
+        // The decision reads it next.
+        context.view.keep(review);
+        keys
     }
 
     fn decide(
@@ -456,8 +463,8 @@ impl Operation for ConfirmReservationDraft {
             return Err(conflict(rejection, &reasons));
         }
 
-        let outcome = outcome(draft, &review, context);
-        let event = ReservationDraftEvent::Confirmed(Box::new(outcome.clone()));
+        let outcome = Arc::new(outcome(draft, &review, context));
+        let event = ReservationDraftEvent::Confirmed(Arc::clone(&outcome));
         let mut commit = Commit::new(Some(draft), event, context.at);
         if let Some(id) = outcome.reservation_booking_id {
             let facts = booking(facts, &outcome);
