@@ -181,6 +181,16 @@ pub fn decode_borrowed<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Dec
     whole(decoded, bytes)
 }
 
+/// Decodes a value with which `bytes` begin, such as a tuple of the first fields of a struct.
+///
+/// # Errors
+/// When the bytes do not begin with the encoding of such a value.
+pub fn decode_prefix<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
+    let decoded = bincode::serde::borrow_decode_from_slice(bytes, config());
+    let (value, _) = decoded.map_err(|error| DecodeError::Malformed(error.to_string()))?;
+    Ok(value)
+}
+
 /// Returns the decoded value, if decoding it took all of `bytes`.
 fn whole<T>(
     decoded: Result<(T, usize), bincode::error::DecodeError>,
@@ -253,6 +263,17 @@ mod tests {
         ));
         assert!(matches!(
             decode::<(String, u32)>(&bytes[..1]),
+            Err(DecodeError::Malformed(_))
+        ));
+    }
+
+    #[test]
+    fn a_prefix_is_the_first_fields_of_a_value() {
+        let bytes = encode(&("a", 7_u32, vec![1_u64, 2]));
+        assert_eq!(decode_prefix::<(&str, u32)>(&bytes).unwrap(), ("a", 7));
+        assert_eq!(decode_prefix::<&str>(&bytes).unwrap(), "a");
+        assert!(matches!(
+            decode_prefix::<(&str, u32)>(&bytes[..2]),
             Err(DecodeError::Malformed(_))
         ));
     }

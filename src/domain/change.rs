@@ -136,8 +136,15 @@ impl<T: Ord + Copy> Differences<T> {
 impl Change {
     /// Makes the change from `before` to `next`, the state after `event`.
     pub(crate) fn of<R: Resource>(before: Option<&R>, event: &R::Event, next: &R) -> Self {
-        let held = before.map(R::unique_keys).unwrap_or_default();
-        let names = Differences::of(held, next.unique_keys());
+        Self {
+            event: codec::encode(event),
+            ..Self::of_state(before, next)
+        }
+    }
+
+    /// Makes the same change without its event, where that is not read.
+    pub(crate) fn of_state<R: Resource>(before: Option<&R>, next: &R) -> Self {
+        let (unique_left, unique_taken) = unique_keys_moved(before, next);
         let stood_in = before.map(R::secondary_keys).unwrap_or_default();
         let lists = Differences::of(stood_in, next.secondary_keys());
         let ranked = before.map(R::ranked).unwrap_or_default();
@@ -150,10 +157,10 @@ impl Change {
             revision: next.read_revision(),
             advances: before.map(R::revision) != Some(next.revision()),
             path: next.path_by(id),
-            event: codec::encode(event),
+            event: Vec::new(),
             state: codec::encode(next),
-            unique_left: names.left,
-            unique_taken: names.taken,
+            unique_left,
+            unique_taken,
             secondary_left: lists.left,
             secondary_joined: lists.taken,
             secondary_kept: lists.kept,
@@ -162,6 +169,20 @@ impl Change {
             lead: lead_move(before, next),
         }
     }
+}
+
+/// Returns the unique keys that a commit leaves, and those that it takes.
+fn unique_keys_moved<R: Resource>(before: Option<&R>, next: &R) -> (Vec<IndexKey>, Vec<IndexKey>) {
+    let compared = || {
+        let held = before.map(R::unique_keys).unwrap_or_default();
+        let names = Differences::of(held, next.unique_keys());
+        (names.left, names.taken)
+    };
+    let Some(moved) = before.and_then(|before| R::unique_keys_moved(before, next)) else {
+        return compared();
+    };
+    debug_assert_eq!(moved, compared(), "of a {}", R::KIND.name);
+    moved
 }
 
 fn list_move<R: Resource>(before: Option<&R>, next: &R, key: Digest) -> Option<ListMove> {

@@ -234,13 +234,23 @@ pub fn subject(path: &str, values: &[&str]) -> String {
         .remove(b'.')
         .remove(b'_')
         .remove(b'~');
-    let mut subject = String::with_capacity(path.len() + 40);
+    let is_unreserved =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    // The exact length, if no value has a character to encode.
+    let length = path.len() + values.iter().map(|value| value.len()).sum::<usize>();
+    let mut subject = String::with_capacity(length.saturating_sub(2 * values.len()));
     let mut values = values.iter();
     let mut pieces = path.split("{}");
     subject.push_str(pieces.next().unwrap_or_default());
     for piece in pieces {
         let value = values.next().copied().unwrap_or_default();
-        subject.extend(percent_encoding::utf8_percent_encode(value, ENCODED));
+        // Counting all bytes takes less time than looking for the first one to encode.
+        let unreserved = value.bytes().filter(|byte| is_unreserved(*byte)).count();
+        if unreserved == value.len() {
+            subject.push_str(value);
+        } else {
+            subject.extend(percent_encoding::utf8_percent_encode(value, ENCODED));
+        }
         subject.push_str(piece);
     }
     subject
@@ -419,6 +429,20 @@ mod tests {
             "a/x%20y%2Fz/b/~k-1._"
         );
         assert_eq!(subject("a/{}", &["가"]), "a/%EA%B0%80");
+    }
+
+    #[test]
+    fn a_subject_has_each_character_encoded_that_is_not_unreserved() {
+        for character in '\0'..='\x7f' {
+            let expected = match character {
+                'A'..='Z' | 'a'..='z' | '0'..='9' | '-' | '.' | '_' | '~' => character.to_string(),
+                _ => format!("%{:02X}", u32::from(character)),
+            };
+            let value = character.to_string();
+            assert_eq!(subject("{}", &[&value]), expected);
+            let among_others = ["a", &value, "z"].concat();
+            assert_eq!(subject("{}", &[&among_others]), format!("a{expected}z"));
+        }
     }
 
     #[test]

@@ -130,6 +130,8 @@ pub struct List<R: 'static> {
     /// If several resources are one item of the list: the key of the ranked list that they share,
     /// whose highest-ranked resource is shown.
     pub together: Option<fn(&R) -> Digest>,
+    /// Whether a listed resource never changes any of these values.
+    pub fixed: bool,
 }
 
 impl<R> List<R> {
@@ -142,6 +144,16 @@ impl<R> List<R> {
             by_booking: &[],
             from_when: None,
             together: None,
+            fixed: false,
+        }
+    }
+
+    /// Declares that a listed resource never changes its values.
+    #[must_use]
+    pub const fn fixed(self) -> Self {
+        Self {
+            fixed: true,
+            ..self
         }
     }
 
@@ -180,20 +192,16 @@ impl<R> List<R> {
     /// not.
     pub fn moved(&self, before: Option<&R>, next: &R, key: Digest) -> Option<ListMove> {
         let before = before.filter(|before| self.is_listed(before));
-        // Most commits leave a resource's place as it is, and comparing texts is faster than
-        // hashing them.
-        let stays = match before {
-            None => !self.is_listed(next),
-            Some(before) => {
-                let has_same = |own: &ListFilter<R>| (own.value)(before) == (own.value)(next);
-                self.is_listed(next)
-                    && self.filters.iter().all(has_same)
-                    && (self.booking)(before) == (self.booking)(next)
-            }
-        };
         // Where several resources are one item, the commit may change which of them is shown.
-        if stays && self.together.is_none() {
-            return None;
+        if self.together.is_none() {
+            // Making a value's text may take an allocation, which fixed values are spared.
+            if self.fixed && before.is_some() {
+                debug_assert!(self.stays(before, next), "values that are fixed change");
+                return None;
+            }
+            if self.stays(before, next) {
+                return None;
+            }
         }
         let bound = (self.booking)(next);
         let now = bound.map(BookingHash::of);
@@ -201,11 +209,24 @@ impl<R> List<R> {
             id if id == bound => now,
             id => id.map(BookingHash::of),
         };
-        let after = self.is_listed(next);
-        Some(ListMove {
-            before: before.map(|before| self.place_of(before, key, was(before))),
-            after: after.then(|| self.place_of(next, key, now)),
-        })
+        let after = self.is_listed(next).then(|| self.place_of(next, key, now));
+        let before = before.map(|before| match &after {
+            Some(after) => self.place_before(before, was(before), next, after),
+            None => self.place_of(before, key, was(before)),
+        });
+        Some(ListMove { before, after })
+    }
+
+    /// Whether a commit leaves the place as it is, as most do; comparing texts is faster than hashing
+    /// them.
+    fn stays(&self, before: Option<&R>, next: &R) -> bool {
+        let Some(before) = before else {
+            return !self.is_listed(next);
+        };
+        let has_same = |own: &ListFilter<R>| (own.value)(before) == (own.value)(next);
+        self.is_listed(next)
+            && self.filters.iter().all(has_same)
+            && (self.booking)(before) == (self.booking)(next)
     }
 
     /// Returns the place of the resource with this key; `None` while it is not listed.
@@ -223,6 +244,34 @@ impl<R> List<R> {
         };
         ListPlace {
             entry: self.together.map_or(key, |together| together(state)),
+            values: self.filters.iter().filter_map(value).collect(),
+            booking,
+        }
+    }
+
+    /// Returns the place of a listed resource that was bound to this booking before the commit that
+    /// makes it `next`, whose place is `after`. Values that stay are not hashed again.
+    fn place_before(
+        &self,
+        before: &R,
+        booking: Option<BookingHash>,
+        next: &R,
+        after: &ListPlace,
+    ) -> ListPlace {
+        let mut hashed = after.values.iter().copied();
+        let value = |own: &ListFilter<R>| {
+            let (old, new) = ((own.value)(before), (own.value)(next));
+            // The place has the values in the order of the filters, without those that are missing.
+            let hashed = new.as_ref().and_then(|_| hashed.next());
+            if old == new {
+                return hashed;
+            }
+            Some((own.shared, ValueHash::of(own.filter, &old?)))
+        };
+        ListPlace {
+            entry: self
+                .together
+                .map_or(after.entry, |together| together(before)),
             values: self.filters.iter().filter_map(value).collect(),
             booking,
         }
@@ -373,11 +422,15 @@ mod tests {
     struct One(&'static str, Option<&'static str>, bool);
 
     const PLAIN: List<One> = List {
-        filters: &[by_many(Filter::Status, |it: &One| is(it.0))],
+        filters: &[
+            by_many(Filter::Branch, |it: &One| is(it.1?)),
+            by_many(Filter::Status, |it: &One| is(it.0)),
+        ],
         booking: |it| it.1,
-        by_booking: &[Filter::Branch],
+        by_booking: &[Filter::Mother],
         from_when: Some(|it| it.2),
         together: None,
+        fixed: false,
     };
     const TOGETHER: List<One> = List {
         together: Some(|it| Digest::of(1, &[it.1.unwrap_or_default()])),
@@ -405,5 +458,30 @@ mod tests {
                 assert_eq!(list.moved(before, next, key), is_told.then_some(places));
             }
         }
+    }
+
+    #[test]
+    fn of_values_that_are_fixed_a_move_is_told_when_the_resource_gets_into_the_list() {
+        let key = Digest::of(100, &["one"]);
+        let fixed = PLAIN.fixed();
+        let (unlisted, listed) = (One("open", Some("a"), false), One("open", Some("a"), true));
+        for before in [None, Some(&unlisted)] {
+            assert_eq!(fixed.moved(before, &unlisted, key), None);
+            let joined = ListMove {
+                before: None,
+                after: fixed.place(&listed, key),
+            };
+            assert_eq!(fixed.moved(before, &listed, key), Some(joined));
+        }
+        assert_eq!(fixed.moved(Some(&listed), &listed, key), None);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "values that are fixed change")]
+    fn a_list_is_fixed_only_where_no_value_changes() {
+        let key = Digest::of(100, &["one"]);
+        let (open, closed) = (One("open", None, true), One("closed", None, true));
+        let _ = PLAIN.fixed().moved(Some(&open), &closed, key);
     }
 }

@@ -31,6 +31,7 @@
 //! - [`read`] and [`listing`]: reads, and lists with their filters;
 //! - `response_body`: declares the body of a response with the source of each field;
 //! - [`resource`]: the contract of a resource, and the view of other resources;
+//! - `follow`: what is said of an event that cannot follow on a state;
 //! - [`change`] and [`rank`]: what a commit changes in a resource and in indexes;
 //! - [`event`] and [`event_id`]: public events, and their identifiers;
 //! - [`stored`] and [`version`]: the versions of stored forms;
@@ -47,6 +48,7 @@ pub mod event_id;
 pub mod example;
 pub mod fact_kinds;
 pub mod family;
+mod follow;
 #[cfg(test)]
 pub mod ladder;
 pub mod listing;

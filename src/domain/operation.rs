@@ -276,6 +276,18 @@ pub struct OutboxMessage {
     pub topic: Box<str>,
     /// Its content, JSON.
     pub body: Blob,
+    /// What its body says, where the commit that is being built knows it. Records do not store it.
+    #[serde(skip)]
+    pub subject: Option<MessageSubject>,
+}
+
+/// What the body of a message without a status says of the resource that it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageSubject {
+    /// The identifier of the resource.
+    pub id: Box<str>,
+    /// The identifier by which the sender knows the message, if there is one.
+    pub reference: Option<Uuid>,
 }
 
 /// A commit that is being built: the resource's own event, the changes of others, messages, the
@@ -340,6 +352,18 @@ impl<R: Resource> Commit<R> {
             number,
             topic: topic.into(),
             body: Blob(to_json(body)),
+            subject: None,
+        });
+    }
+
+    /// Adds a message like [`Commit::send`], with a body in JSON that has no status and says of its
+    /// resource what `subject` says, so that it need not be parsed.
+    pub fn send_about(&mut self, number: i64, topic: &str, subject: MessageSubject, body: Vec<u8>) {
+        self.outbox.push(OutboxMessage {
+            number,
+            topic: topic.into(),
+            body: Blob(body),
+            subject: Some(subject),
         });
     }
 

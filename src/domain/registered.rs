@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use super::change::Change;
 use super::event::{Changed, EventType, PublicEvent, PublicEvents};
+use super::follow::event_name;
 use super::listing::{Filter, List, ListItem, ListPlace, Shared};
 use super::rank::Rank;
-use super::resource::{Decoded, IndexKey, Kind, Resource, event_name};
+use super::resource::{Decoded, IndexKey, Kind, Resource};
 use super::stored::{Older, Versioned};
 use super::version::version;
 use crate::base::codec::{self, DecodeError};
@@ -131,6 +132,11 @@ pub trait AnyResource: Send + Sync {
     /// # Errors
     /// When the bytes are no such state.
     fn unique_keys(&self, state: &[u8]) -> Result<Vec<IndexKey>, DecodeError>;
+    /// Decodes a state, and returns the resource and whether it has this unique key.
+    ///
+    /// # Errors
+    /// When the bytes are no such state.
+    fn look(&self, state: &[u8], name: IndexKey) -> Result<(bool, Decoded), DecodeError>;
     /// Returns the revision of a state.
     ///
     /// # Errors
@@ -370,6 +376,12 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
 
     fn unique_keys(&self, state: &[u8]) -> Result<Vec<IndexKey>, DecodeError> {
         codec::decode::<R>(state).map(|state| state.unique_keys())
+    }
+
+    fn look(&self, state: &[u8], name: IndexKey) -> Result<(bool, Decoded), DecodeError> {
+        let state: R = codec::decode(state)?;
+        let has_it = state.has_unique_key(name);
+        Ok((has_it, Box::new(state) as Decoded))
     }
 
     fn revision(&self, state: &[u8]) -> Result<Revision, DecodeError> {

@@ -1,6 +1,5 @@
 //! The contract of a resource, and the read-only view of other resources' committed state.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
@@ -12,6 +11,10 @@ use super::rank::Rank;
 use super::stored::Older;
 use crate::base::codec;
 use crate::base::{digest::Digest, revision::Revision, time::Timestamp};
+
+mod decoded;
+
+pub use decoded::{Decoded, Kept};
 
 /// A kind of resource: a number that never changes (the log stores it) and a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +91,17 @@ pub trait Resource:
     /// unique among all resources.
     fn unique_keys(&self) -> Vec<IndexKey> {
         Vec::new()
+    }
+
+    /// Whether `name` is one of its [`Resource::unique_keys`].
+    fn has_unique_key(&self, name: IndexKey) -> bool {
+        self.unique_keys().contains(&name)
+    }
+
+    /// Returns the unique keys that only `before` holds, and those that only `next`, the state after a
+    /// commit, holds; both in ascending order. `None` where the kind has to compare all of them.
+    fn unique_keys_moved(_before: &Self, _next: &Self) -> Option<(Vec<IndexKey>, Vec<IndexKey>)> {
+        None
     }
 
     /// Returns its keys in secondary indexes (*lists*), each once: the adjustments of a booking, the
@@ -221,10 +235,15 @@ pub trait Source {
     fn listed_within(&self, list: IndexKey, _wider: IndexKey) -> Vec<Digest> {
         self.listed(list)
     }
-}
 
-/// A resource of any kind, decoded from its state.
-pub type Decoded = Box<dyn Any>;
+    /// Takes the decoded resource with this key, if it is kept, and its last commit is still the same.
+    fn take_decoded(&self, _key: Digest) -> Option<Kept> {
+        None
+    }
+
+    /// Keeps a decoded resource for its next read, which mostly follows at once. It may be forgotten.
+    fn keep_decoded(&self, _key: Digest, _kept: Kept) {}
+}
 
 /// A read-only view of committed state that records what was read from it (the read set), so that a
 /// response can name the position that it depends on, and a commit can be validated.
@@ -292,6 +311,13 @@ impl<'a> ReadView<'a> {
         {
             return (Some(*state), position);
         }
+        if let Some(kept) = self.source.take_decoded(key)
+            && let Ok(state) = kept.resource.downcast::<R>()
+        {
+            let decoded = self.decoded_bytes.get();
+            self.decoded_bytes.set(decoded + kept.bytes);
+            return (Some(*state), kept.position);
+        }
         let mut state = None;
         let position = self.read_counted(key, &mut |bytes| {
             state = Some(codec::decode(bytes).expect("a state was encoded by this program"));
@@ -310,26 +336,6 @@ impl<'a> ReadView<'a> {
         position.unwrap_or(0)
     }
 
-    /// Returns what `decode` makes of the state with this key, whatever its kind. The next read of the
-    /// resource takes the decoded value, so that a large state is not decoded twice.
-    pub(crate) fn decode_ahead<T>(
-        &self,
-        key: Digest,
-        decode: impl Fn(&[u8]) -> Option<(T, Decoded)>,
-    ) -> Option<T> {
-        let mut found = None;
-        let position = self.read_counted(key, &mut |bytes| found = decode(bytes));
-        self.seen.borrow_mut().push((key, position));
-        let (made, decoded) = found?;
-        *self.ahead.borrow_mut() = Some((key, position, decoded));
-        Some(made)
-    }
-
-    /// Returns how many bytes of states were decoded.
-    pub(crate) fn decoded_bytes(&self) -> usize {
-        self.decoded_bytes.get()
-    }
-
     /// Returns the key of the highest-ranked resource in `list`, which must be a ranked one.
     pub(crate) fn last_ranked_key(&self, list: IndexKey) -> Option<Digest> {
         self.see_list(list);
@@ -340,6 +346,14 @@ impl<'a> ReadView<'a> {
     /// has its state in memory.
     pub(crate) fn note(&self, key: Digest, position: u64) {
         self.seen.borrow_mut().push((key, position));
+    }
+
+    /// Returns what `decode` makes of the first fields of the state with this key.
+    pub(crate) fn prefix<T>(&self, key: Digest, decode: impl Fn(&[u8]) -> T) -> Option<T> {
+        let mut found = None;
+        let position = self.read_counted(key, &mut |bytes| found = Some(decode(bytes)));
+        self.seen.borrow_mut().push((key, position));
+        found
     }
 
     /// Returns the resource that holds the unique key `name`.
@@ -472,30 +486,6 @@ impl<'a> ReadView<'a> {
     }
 }
 
-/// Returns the name of an event, without its content: messages of faults end up where personal data
-/// must not be.
-pub(crate) fn event_name(event: &impl fmt::Debug) -> String {
-    let shown = format!("{event:?}");
-    let name = shown.split(|letter: char| !letter.is_alphanumeric()).next();
-    name.unwrap_or_default().to_owned()
-}
-
-/// Panics, since the event cannot follow on the state of the resource.
-///
-/// # Panics
-/// Always.
-#[track_caller]
-pub(crate) fn cannot_follow(event: &impl fmt::Debug, resource: &str, exists: bool) -> ! {
-    panic!(
-        "{} cannot follow on {resource} that {}",
-        event_name(event),
-        match exists {
-            true => "exists",
-            false => "does not exist",
-        }
-    )
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -587,16 +577,6 @@ mod tests {
         fn ranked(&self, _: IndexKey) -> Vec<Digest> {
             Vec::new()
         }
-    }
-
-    #[test]
-    fn the_name_of_an_event_tells_nothing_of_what_is_in_it() {
-        let thing = Thing {
-            number: 1,
-            owner: "Mina".to_owned(),
-        };
-        assert_eq!(event_name(&thing), "Thing");
-        assert_eq!(event_name(&Some("Mina")), "Some");
     }
 
     #[test]

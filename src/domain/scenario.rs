@@ -12,11 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::change::RankChange;
+use super::change::{Change, RankChange};
 use super::erased::{AnyCommand, AnyDecision, AnyOperation};
 use super::fact_kinds::FACTS;
 use super::operation::{Context, Disposition, IdSource, OutboxMessage, Parts};
-use super::outbox::message::{Message, born};
+use super::outbox::message::{Message, birth, born};
 use super::outbox::report::{Attempt, RecordAttempt};
 use super::rank::Rank;
 use super::read::{ReadRequest, Representation};
@@ -27,6 +27,7 @@ use super::report::Report;
 use super::resource::{IndexKey, ReadView, Resource, Source};
 use super::stored::Versioned;
 use crate::base::actor::{Actor, ActorKind};
+use crate::base::codec;
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{Json, Reader};
 use crate::base::revision::Revision;
@@ -303,11 +304,11 @@ impl Scenario {
             listed.remove(&key);
         }
         let before = memory.states.get(&key);
-        let before = before.and_then(|(bytes, _)| crate::base::codec::decode::<R>(bytes).ok());
+        let before = before.and_then(|(bytes, _)| codec::decode::<R>(bytes).ok());
         for (list, rank) in before.iter().flat_map(R::ranked) {
             memory.ranks.entry(list).or_default().remove(&(rank, key));
         }
-        let bytes = crate::base::codec::encode(state);
+        let bytes = codec::encode(state);
         memory.states.insert(key, (bytes, memory.position));
         let names = state.unique_keys().into_iter();
         memory.names.extend(names.map(|name| (name, key)));
@@ -419,10 +420,10 @@ impl Scenario {
             record: events + decided.answer.len(),
             states: changes.map(|change| change.state.len()).sum(),
         };
-        let born = decided
-            .outbox
-            .iter()
-            .map(|message| born(message, LOG_ID, self.now).1);
+        let born = decided.outbox.iter().map(|message| Change {
+            event: codec::encode(&birth(message, LOG_ID)),
+            ..born(message, LOG_ID, self.now).1
+        });
         let changes = decided.changes.into_iter().chain(born.collect::<Vec<_>>());
         for change in changes {
             let resource = catalogue::resource(change.kind)
@@ -470,6 +471,11 @@ impl Scenario {
                 ),
                 moved(&holds.secondary, &[], &[]),
                 "a commit leaves and joins what the states' lists differ in"
+            );
+            let has = |name: &IndexKey| resource.look(&change.state, *name).unwrap().0;
+            assert!(
+                holds.unique.iter().all(has) && !change.unique_left.iter().any(has),
+                "a state has the names that it lists, and no others"
             );
             let had = held.map_or_else(Vec::new, |held| held.ranks.clone());
             assert_eq!(

@@ -21,7 +21,9 @@ use crate::base::time::Timestamp;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
-use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replayed, to_json};
+use crate::domain::operation::{
+    Commit, Context, Decision, MessageSubject, Operation, mark_replayed, to_json,
+};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, module_doc, rejections};
@@ -137,13 +139,19 @@ impl Operation for AcceptManagerInvitation {
         let number = activation.relationship_outbox_message_id;
         let event = BranchEvent::ManagerAccepted(activation);
         let mut commit = Commit::new(state, event, context.at);
-        let next = commit.next.clone();
+        let next = &commit.next;
         let manager = next
             .manager
             .as_ref()
             .expect("the event put a manager there");
-        commit.send(number, TOPIC, &ActivatedMessage::new(&next, manager));
-        commit.answer(to_json(&ActivationBody::new(&next, manager)))
+        let subject = MessageSubject {
+            id: next.founding.branch_id.to_string().into(),
+            reference: None,
+        };
+        let message = to_json(&ActivatedMessage::new(next, manager));
+        let answer = to_json(&ActivationBody::new(next, manager));
+        commit.send_about(number, TOPIC, subject, message);
+        commit.answer(answer)
     }
 
     fn replayed(body: Vec<u8>) -> Vec<u8> {
@@ -170,7 +178,7 @@ impl<'a> ActivatedMessage<'a> {
             branch_id,
             branch_membership_id: manager.activation.branch_membership_id,
             member_profile_id: manager.activation.member_profile_id,
-            object: format!("branch/{branch_id}"),
+            object: ["branch/", branch_id.to_string().as_str()].concat(),
             relation: "branch_manager",
             subject: &manager.activation.subject,
         }
@@ -217,6 +225,8 @@ impl ActivationBody {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::{Value, json};
 
     use super::super::samples::{
@@ -361,7 +371,7 @@ mod tests {
         let (mut scenario, first) = created();
         accept(&mut scenario, invitee(), 1).committed();
         let mut second = branch_of(&scenario, &first);
-        second.founding.branch_id = Uuid::nil();
+        Arc::make_mut(&mut second.founding).branch_id = Uuid::nil();
         second.revision = Revision::new(7);
         scenario.given(&second);
         let then = accept(&mut scenario, invitee(), 7);

@@ -87,7 +87,7 @@ impl Resource for AccountSnapshot {
     }
 
     fn id(&self) -> Vec<String> {
-        vec![self.taken.snapshot_id.to_string()]
+        vec![self.taken.snapshot_id.as_str().to_owned()]
     }
 
     fn revision(&self) -> Revision {

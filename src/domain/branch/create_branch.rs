@@ -7,6 +7,8 @@
 //! other systems have to do goes into the outbox with the commit. As long as the directory has not
 //! done its part, the answer says that a repair is pending.
 
+use std::sync::Arc;
+
 use uuid::Uuid;
 
 use super::body::BranchBody;
@@ -287,7 +289,7 @@ pub fn create(
         OrganizationEvent::BranchAdded { branch_id },
         context.at,
     );
-    let branch = commit.create::<Branch>(&BranchEvent::Created(Box::new(founding)));
+    let branch = commit.create::<Branch>(&BranchEvent::Created(Arc::new(founding)));
     let deliveries = commit.create::<BranchDeliveries>(&due);
     commit.create::<BranchOfficeProfile>(&first_profile(command, branch_id));
     for side_effect in &side_effects {

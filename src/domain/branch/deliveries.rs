@@ -10,8 +10,9 @@ use uuid::Uuid;
 use super::onboarding::{Repair, SideEffect, SideEffectStatus};
 use crate::base::revision::Revision;
 use crate::base::time::Timestamp;
+use crate::domain::follow::event_name;
 use crate::domain::outbox::message::Message;
-use crate::domain::resource::{Kind, ReadView, Resource, event_name};
+use crate::domain::resource::{Kind, ReadView, Resource};
 use crate::public_events;
 
 /// The deliveries of a branch.

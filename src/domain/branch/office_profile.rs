@@ -115,7 +115,7 @@ impl Resource for BranchOfficeProfile {
     }
 
     fn id(&self) -> Vec<String> {
-        vec![self.id.to_string()]
+        vec![String::from(&*self.id)]
     }
 
     fn revision(&self) -> Revision {
@@ -169,7 +169,7 @@ impl Resource for ProfileRevision {
     }
 
     fn id(&self) -> Vec<String> {
-        vec![self.revision_id.to_string()]
+        vec![self.revision_id.as_str().to_owned()]
     }
 
     fn revision(&self) -> Revision {

@@ -1,5 +1,7 @@
 //! A branch: its state, and how events change it.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -11,10 +13,12 @@ use crate::base::address::Address;
 use crate::base::digest::Fingerprint;
 use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
+use crate::base::shared;
 use crate::base::text::{BranchCode, Email, Ident, NonBlankText, PhoneNumber};
 use crate::base::time::{Date, Timestamp};
+use crate::domain::follow::event_name;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
-use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource, event_name};
+use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource};
 use crate::{json_object, public_events, wire_enum};
 
 /// The permission to create branches.
@@ -198,7 +202,8 @@ pub struct Activation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Branch {
     /// The values that it was created with.
-    pub founding: Founding,
+    #[serde(with = "shared")]
+    pub founding: Arc<Founding>,
     /// When it was created.
     pub created_at: Timestamp,
     /// The number of commits that it has seen.
@@ -223,7 +228,7 @@ pub struct Manager {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BranchEvent {
     /// It is created.
-    Created(Box<Founding>),
+    Created(#[serde(with = "shared")] Arc<Founding>),
     /// The first manager accepts the invitation.
     ManagerAccepted(Activation),
 }
@@ -234,19 +239,22 @@ impl Resource for Branch {
         name: "branch",
     };
     type Event = BranchEvent;
-    const LIST: Option<List<Self>> = Some(List::<Self>::by(&[
-        by_few(Filter::Branch, |it| {
-            Some(it.founding.branch_id.to_string().into())
-        }),
-        by_many(Filter::Status, |it| {
-            is(it.founding.lifecycle_status.as_str())
-        }),
-    ]));
+    const LIST: Option<List<Self>> = Some(
+        List::<Self>::by(&[
+            by_few(Filter::Branch, |it| {
+                Some(it.founding.branch_id.to_string().into())
+            }),
+            by_many(Filter::Status, |it| {
+                is(it.founding.lifecycle_status.as_str())
+            }),
+        ])
+        .fixed(),
+    );
 
     fn apply(state: Option<Self>, event: &BranchEvent, at: Timestamp) -> Self {
         match (state, event) {
             (None, BranchEvent::Created(founding)) => Self {
-                founding: (**founding).clone(),
+                founding: Arc::clone(founding),
                 created_at: at,
                 revision: Revision::FIRST,
                 manager: None,
@@ -277,15 +285,30 @@ impl Resource for Branch {
 
     fn unique_keys(&self) -> Vec<IndexKey> {
         let founding = &self.founding;
-        let mut names = vec![
-            founding.business_identity.name(),
-            branch_code(&founding.branch_code),
-            branch_command(&founding.command_id),
-        ];
+        let mut names = Vec::with_capacity(4);
+        names.push(founding.business_identity.name());
+        names.push(branch_code(&founding.branch_code));
+        names.push(branch_command(&founding.command_id));
         if self.manager.is_none() {
             names.push(pending_invitation(&founding.invitee.email));
         }
         names
+    }
+
+    fn has_unique_key(&self, name: IndexKey) -> bool {
+        let founding = &self.founding;
+        // Most look-ups are those of the invitation.
+        (self.manager.is_none() && pending_invitation(&founding.invitee.email) == name)
+            || branch_code(&founding.branch_code) == name
+            || branch_command(&founding.command_id) == name
+            || founding.business_identity.name() == name
+    }
+
+    /// Only the invitation's key is ever left: the others are of values that never change.
+    fn unique_keys_moved(before: &Self, next: &Self) -> Option<(Vec<IndexKey>, Vec<IndexKey>)> {
+        let is_accepted = before.manager.is_none() && next.manager.is_some();
+        let left = is_accepted.then(|| pending_invitation(&before.founding.invitee.email));
+        Some((left.into_iter().collect(), Vec::new()))
     }
 
     fn secondary_keys(&self) -> Vec<IndexKey> {
@@ -418,6 +441,13 @@ mod tests {
         let accepted = Branch::apply(Some(branch.clone()), &event, Timestamp::default());
         assert_eq!(accepted.unique_keys().len(), branch.unique_keys().len() - 1);
         assert!(!accepted.unique_keys().contains(&pending));
+        assert!(branch.has_unique_key(pending) && !accepted.has_unique_key(pending));
+        let moved = Branch::unique_keys_moved(&branch, &accepted);
+        assert_eq!(moved, Some((vec![pending], vec![])));
+        assert_eq!(
+            Branch::unique_keys_moved(&accepted, &accepted),
+            Some((vec![], vec![]))
+        );
         assert_eq!(
             accepted.secondary_keys(),
             [accepted_invitations("MINA.KIM@EXAMPLE.ORG", "manager-1")]

@@ -163,8 +163,8 @@ impl Resource for CareHistoryAuthority {
 
     fn id(&self) -> Vec<String> {
         vec![
-            self.reservation_booking_id.to_string(),
-            self.grantee_member_id.to_string(),
+            self.reservation_booking_id.as_str().to_owned(),
+            self.grantee_member_id.as_str().to_owned(),
         ]
     }
 

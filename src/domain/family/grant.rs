@@ -160,7 +160,15 @@ pub fn is_only(scopes: &[Ident], allowed: &str) -> bool {
 /// Returns the evidence for authority that a fact gives: `kind/id@revision`.
 #[must_use]
 pub fn evidence<K: FactKind>(fact: &Fact<K>) -> Box<str> {
-    format!("{}/{}@{}", K::KIND.name, fact.id, fact.revision).into()
+    evidence_of(K::KIND.name, &fact.id, fact.revision)
+}
+
+/// Returns the evidence for authority that this revision of a resource gives, as [`evidence`] writes
+/// it.
+#[must_use]
+pub fn evidence_of(kind: &str, id: &str, revision: Revision) -> Box<str> {
+    let revision = revision.to_string();
+    [kind, "/", id, "@", revision.as_str()].concat().into()
 }
 
 #[cfg(test)]

@@ -7,8 +7,6 @@
 //! over already (409); an active one shares a scope (409). The commit queues a message for the
 //! system that keeps authorization relationships.
 
-use serde::Serialize;
-
 use super::grant::{GrantTerms, evidence, is_mother, is_only};
 use super::payment_authority::{
     DelegationEntered, PaymentAuthority, PaymentAuthorityEvent, PaymentDelegation,
@@ -22,7 +20,7 @@ use crate::base::time::Timestamp;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
-use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
+use crate::domain::operation::{Commit, Context, Decision, MessageSubject, Operation, to_json};
 use crate::domain::reference::kinds::family_account::FamilyAccount;
 use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Declared, Rejection};
@@ -80,13 +78,13 @@ rejections! {
 /// The operation.
 pub struct GrantPaymentAuthority;
 
-/// The message to the authorization system.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct GrantedMessage<'a> {
-    family_account_id: &'a FamilyAccountId,
-    #[serde(flatten)]
-    delegation: PaymentDelegationBody<'a>,
+/// Returns the message to the authorization system: the JSON of a delegation as it is answered, with
+/// the family account as its first field.
+fn granted_message(family_account_id: &FamilyAccountId, delegation: &[u8]) -> Vec<u8> {
+    let account = to_json(family_account_id);
+    let begin = b"{\"familyAccountId\":".as_slice();
+    let fields = &delegation[1..];
+    [begin, account.as_slice(), b",".as_slice(), fields].concat()
 }
 
 impl Operation for GrantPaymentAuthority {
@@ -215,13 +213,14 @@ impl Operation for GrantPaymentAuthority {
             maximum_authorized_amount_krw: command.maximum_authorized_amount_krw.into(),
         }));
         let delegation = commit.create::<PaymentDelegation>(&granted);
-        let delegation = PaymentDelegationBody::new(&delegation);
-        let body = to_json(&delegation);
-        let message = GrantedMessage {
-            family_account_id: &command.family_account_id,
-            delegation,
+        let body = to_json(&PaymentDelegationBody::new(&delegation));
+        let message = granted_message(&command.family_account_id, &body);
+        let subject = MessageSubject {
+            id: context.new_id.to_string().into(),
+            reference: None,
         };
-        commit.send(context.ids.outbox_number(), TOPIC, &message);
+        let number = context.ids.outbox_number();
+        commit.send_about(number, TOPIC, subject, message);
         commit.answer(body)
     }
 }
@@ -231,6 +230,7 @@ impl Operation for GrantPaymentAuthority {
 mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
+    use serde::Serialize;
     use serde_json::{Value, json};
 
     use super::*;
@@ -300,6 +300,30 @@ mod tests {
             .unwrap();
         assert_eq!(book.revision, Revision::FIRST);
         assert_eq!(book.latest.to_string(), answer["paymentDelegationId"]);
+    }
+
+    #[test]
+    fn the_message_is_the_delegation_with_the_family_account_before_it() {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct GrantedMessage<'a> {
+            family_account_id: &'a FamilyAccountId,
+            #[serde(flatten)]
+            delegation: PaymentDelegationBody<'a>,
+        }
+        let mut service = by_mother();
+        grant(&mut service, &body()).committed();
+        let delegation = latest(&service);
+        for account in ["account-1", "가족 \"1\" \\"] {
+            let account = FamilyAccountId::from_trusted(account);
+            let body = PaymentDelegationBody::new(&delegation);
+            let message = granted_message(&account, &to_json(&body));
+            let expected = GrantedMessage {
+                family_account_id: &account,
+                delegation: body,
+            };
+            assert_eq!(message, to_json(&expected));
+        }
     }
 
     #[test]

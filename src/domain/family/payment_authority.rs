@@ -184,8 +184,8 @@ impl Resource for PaymentAuthority {
 
     fn id(&self) -> Vec<String> {
         vec![
-            self.reservation_booking_id.to_string(),
-            self.payer_member_id.to_string(),
+            self.reservation_booking_id.as_str().to_owned(),
+            self.payer_member_id.as_str().to_owned(),
         ]
     }
 

@@ -1,6 +1,7 @@
 //! A mother's profile: its state, how events change it, how its owner sees it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,7 @@ use uuid::Uuid;
 
 use crate::base::address::Address;
 use crate::base::revision::Revision;
+use crate::base::shared;
 use crate::base::text::{Email, FullName, Ident, PhoneNumber, PolicyKey, TrimmedId, VersionLabel};
 use crate::base::time::{Date, Timestamp};
 use crate::domain::reference::kinds::consent_version::version_id;
@@ -88,7 +90,8 @@ pub struct MotherProfile {
     /// The revision of the fact, as its own system counts; it is independent of the profile's.
     pub fact_revision: Revision,
     /// The last fact that came in.
-    pub fact: MotherProfileFact,
+    #[serde(with = "shared")]
+    pub fact: Arc<MotherProfileFact>,
     /// The account that the first fact named.
     pub mother_account_id: TrimmedId,
     /// The time at which the profile was created, as the first fact gave it.
@@ -117,7 +120,8 @@ pub struct FactCameIn {
     /// The fact's revision.
     pub revision: Revision,
     /// The facts.
-    pub fact: MotherProfileFact,
+    #[serde(with = "shared")]
+    pub fact: Arc<MotherProfileFact>,
 }
 
 /// The first acceptance of a consent version.
@@ -176,7 +180,7 @@ impl Resource for MotherProfile {
     }
 
     fn id(&self) -> Vec<String> {
-        vec![self.id.to_string()]
+        vec![String::from(&*self.id)]
     }
 
     fn revision(&self) -> Revision {
@@ -234,7 +238,7 @@ impl ProfileUpdated {
 
 impl MotherProfile {
     fn born(first: &FactCameIn, at: Timestamp) -> Self {
-        let fact = first.fact.clone();
+        let fact = Arc::clone(&first.fact);
         Self {
             id: first.id.clone(),
             fact_revision: first.revision,
@@ -257,7 +261,7 @@ impl MotherProfile {
             self.updated_at = at;
         }
         self.fact_revision = later.revision;
-        self.fact = later.fact.clone();
+        self.fact = Arc::clone(&later.fact);
     }
 
     fn update(&mut self, update: &ProfileUpdated, at: Timestamp) {
@@ -306,7 +310,7 @@ impl FactHolder for MotherProfile {
     const CONFLICT_AT: &'static str = "facts.ownerSubject";
 
     fn fact(&self) -> Option<(Revision, &MotherProfileFact)> {
-        Some((self.fact_revision, &self.fact))
+        Some((self.fact_revision, self.fact.as_ref()))
     }
 
     /// Decides a fact that comes in. A profile never changes its owner: a fact that names another
@@ -323,7 +327,7 @@ impl FactHolder for MotherProfile {
         Some(MotherProfileEvent::FactCameIn(Box::new(FactCameIn {
             id: id.into(),
             revision,
-            fact: fact.clone(),
+            fact: Arc::new(fact.clone()),
         })))
     }
 }
@@ -655,12 +659,12 @@ mod tests {
         let fact = MotherProfileFact {
             account_lifecycle: AccountLifecycle::Withdrawn,
             ownership_state: OwnershipState::RepairRequired,
-            ..profile(&scenario).fact
+            ..(*profile(&scenario).fact).clone()
         };
         let event = MotherProfileEvent::FactCameIn(Box::new(FactCameIn {
             id: "profile-1".into(),
             revision: Revision::new(2),
-            fact,
+            fact: Arc::new(fact),
         }));
         let changed = Changed {
             is_fact: true,
@@ -727,9 +731,10 @@ mod tests {
         let whole = profile(&scenario);
         let standing = |verified: bool, consented: bool, lifecycle: AccountLifecycle| {
             let mut profile = whole.clone();
-            profile.fact.account_lifecycle = lifecycle;
+            let fact = Arc::make_mut(&mut profile.fact);
+            fact.account_lifecycle = lifecycle;
             if !verified {
-                profile.fact.verified_email = None;
+                fact.verified_email = None;
             }
             if consented {
                 profile.consent_receipts.push(ConsentReceipt {

@@ -135,6 +135,8 @@ impl Operation for UpdateMotherProfile {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
+        use std::sync::Arc;
+
         use super::state::ConsentReceipt;
         const PROFILE: &str = "mother-profile-1";
         Ladder::of(&[ActorKind::Mother])
@@ -144,7 +146,8 @@ impl Operation for UpdateMotherProfile {
             .then(Reason::ProfileNotFound, Case::by_a_stranger)
             .then(Reason::AccountNotActive, |case| {
                 case.alter(PROFILE, |profile: &mut MotherProfile| {
-                    profile.fact.account_lifecycle = AccountLifecycle::Withdrawn;
+                    let fact = Arc::make_mut(&mut profile.fact);
+                    fact.account_lifecycle = AccountLifecycle::Withdrawn;
                 })
             })
             .then(
@@ -164,7 +167,7 @@ impl Operation for UpdateMotherProfile {
             })
             .then(Reason::ContactUnverified, |case| {
                 case.alter(PROFILE, |profile: &mut MotherProfile| {
-                    profile.fact.verified_phone = None;
+                    Arc::make_mut(&mut profile.fact).verified_phone = None;
                 })
             })
             .then(Reason::ConsentVersionNotPublished, |case| {
@@ -423,7 +426,7 @@ mod tests {
         scenario.when(UPDATE, &[], &body()).committed();
         let profile = scenario.state::<MotherProfile>(&["profile-1"]).unwrap();
         assert_eq!(profile.fact_revision.number(), 1);
-        assert_eq!(serde_json::to_value(&profile.fact).unwrap(), fact());
+        assert_eq!(serde_json::to_value(&*profile.fact).unwrap(), fact());
     }
 
     #[test]

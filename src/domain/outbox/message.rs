@@ -1,5 +1,7 @@
 //! A message to another system: its state, and how events change it.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -12,8 +14,9 @@ use crate::base::revision::Revision;
 use crate::base::time::Timestamp;
 use crate::domain::change::Change;
 use crate::domain::event::subject;
+use crate::domain::follow::event_name;
 use crate::domain::operation::OutboxMessage;
-use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource, event_name};
+use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource};
 use crate::{public_events, wire_enum};
 
 /// Number of consecutive message numbers that share one list of unsettled messages.
@@ -149,7 +152,7 @@ impl Resource for Message {
     fn apply(state: Option<Self>, event: &MessageEvent, at: Timestamp) -> Self {
         let Some(mut message) = state else {
             return match event {
-                MessageEvent::Born(born) => Self::of_birth(born, at),
+                MessageEvent::Born(born) => Self::of_birth((**born).clone(), at),
                 event => panic!("a message that is not born has no {}", event_name(event)),
             };
         };
@@ -275,22 +278,22 @@ impl Message {
         }
     }
 
-    fn of_birth(born: &Born, at: Timestamp) -> Self {
+    fn of_birth(born: Born, at: Timestamp) -> Self {
         Self {
             number: born.number,
             revision: Revision::FIRST,
-            topic: born.topic.clone(),
-            resource: born.resource.clone(),
+            topic: born.topic,
+            resource: born.resource,
             reference: born.reference,
             status: match born.body {
                 Some(_) => MessageStatus::Waiting,
                 None => MessageStatus::Taken,
             },
             attempts: 0,
-            unsettled: born.body.as_ref().map(|body| Unsettled {
+            unsettled: born.body.map(|body| Unsettled {
                 log_id: born.log_id,
                 at,
-                body: body.clone(),
+                body,
                 tried: 0,
                 next_attempt_at: None,
                 last_failure: None,
@@ -344,12 +347,27 @@ fn without_status(body: &Blob) -> Blob {
     Blob(content.to_string().into_bytes())
 }
 
+/// What a body says: the identifier of its resource, its reference and its status.
+type Said<'b> = (Cow<'b, str>, Option<Uuid>, Option<Cow<'b, str>>);
+
+/// Returns what a body says, in which this field identifies the resource.
+fn said<'b>(body: &'b Blob, id: &str) -> Said<'b> {
+    let texts = texts_of(&body.0, [id, "workflowRequestId", "status"]);
+    let [id, reference, status] = texts.unwrap_or_default();
+    let reference = reference.and_then(|text| text.parse().ok());
+    (id.unwrap_or_default(), reference, status)
+}
+
 /// Returns the event that creates the message of a record of this log.
 ///
 /// Its body is one that a commit of this service has sent: an object whose identifiers, reference and
 /// status are texts, if it has them.
 #[must_use]
 pub fn birth(message: &OutboxMessage, log_id: [u8; 16]) -> MessageEvent {
+    MessageEvent::Born(Box::new(born_of(message, log_id)))
+}
+
+fn born_of(message: &OutboxMessage, log_id: [u8; 16]) -> Born {
     let (path, id) = match &*message.topic {
         "authorization.payment_delegation.granted" => {
             ("family-payment-delegations/{}", "paymentDelegationId")
@@ -360,30 +378,37 @@ pub fn birth(message: &OutboxMessage, log_id: [u8; 16]) -> MessageEvent {
         ),
         _ => ("admin/branches/{}", "branchId"),
     };
-    let texts = texts_of(&message.body.0, [id, "workflowRequestId", "status"]);
-    let [id, reference, status] = texts.unwrap_or_default();
+    let (id, reference, status) = match &message.subject {
+        Some(subject) => {
+            let known: Said<'_> = (Cow::Borrowed(&*subject.id), subject.reference, None);
+            // A replay parses the body, and must derive the same message.
+            debug_assert_eq!(known, said(&message.body, id));
+            known
+        }
+        None => said(&message.body, id),
+    };
     // A side effect that the embedded directory has completed needs no receiver.
     let body = match status.as_deref() {
         None => Some(message.body.clone()),
         Some("completed") => None,
         Some(_) => Some(without_status(&message.body)),
     };
-    MessageEvent::Born(Box::new(Born {
+    Born {
         number: message.number,
         topic: message.topic.clone(),
-        resource: subject(path, &[&id.unwrap_or_default()]).into(),
-        reference: reference.and_then(|text| text.parse().ok()),
+        resource: subject(path, &[&id]).into(),
+        reference,
         log_id,
         body,
-    }))
+    }
 }
 
-/// Returns the message, and the change that creates it, which is committed at `at` in this log.
+/// Returns the message, and the change that creates it, which is committed at `at` in this log. The
+/// change has no event: records list the message itself ([`birth`]).
 #[must_use]
 pub fn born(message: &OutboxMessage, log_id: [u8; 16], at: Timestamp) -> (Message, Change) {
-    let event = birth(message, log_id);
-    let message = Message::apply(None, &event, at);
-    let change = Change::of(None, &event, &message);
+    let message = Message::of_birth(born_of(message, log_id), at);
+    let change = Change::of_state(None, &message);
     (message, change)
 }
 
@@ -426,6 +451,7 @@ mod tests {
                             number: 3,
                             topic: topic.into(),
                             body: Blob(text.clone().into_bytes()),
+                            subject: None,
                         };
                         let MessageEvent::Born(born) = birth(&message, [9; 16]) else {
                             panic!("it is born");
@@ -462,6 +488,7 @@ mod tests {
                 number: 3,
                 topic: "branch.operator_identity.requested".into(),
                 body: Blob(text.into()),
+                subject: None,
             };
             let MessageEvent::Born(born) = birth(&message, [9; 16]) else {
                 panic!("it is born");

@@ -12,6 +12,7 @@ use crate::base::revision::Revision;
 use crate::base::text::FamilyAccountId;
 use crate::base::time::Timestamp;
 use crate::base::won::Won;
+use crate::domain::family::grant::{evidence, evidence_of};
 use crate::domain::family::payment_authority::{
     PaymentAuthority, PaymentDelegation, RESERVATION_DEPOSIT,
 };
@@ -80,22 +81,17 @@ impl Authority {
         if obligation.mother_alone && actor.kind != ActorKind::Mother {
             return None;
         }
-        let own = format!(
-            "{}/{}@{}",
+        let own = evidence_of(
             PaymentObligation::KIND.name,
-            obligation.payment_id,
-            obligation.fact_revision
+            &obligation.payment_id,
+            obligation.fact_revision,
         );
         let member = actor.member_id.as_deref().unwrap_or(&actor.subject);
-        let authority = |kind, further: Option<String>| Self {
+        let authority = |kind, further: Option<Box<str>>| Self {
             kind,
             member_id: member.into(),
             delegation: None,
-            evidence: [Some(own), further]
-                .into_iter()
-                .flatten()
-                .map(Into::into)
-                .collect(),
+            evidence: [Some(own), further].into_iter().flatten().collect(),
         };
         match actor.kind {
             ActorKind::Mother => {
@@ -105,9 +101,10 @@ impl Authority {
                 let amount = obligation.fact.amount_krw.into();
                 let held = delegation(obligation, actor, view, amount, now)?;
                 let terms = &held.grant.terms;
-                let evidence = format!(
-                    "payment-delegation/{}@{}",
-                    terms.grant_id, held.grant.revision
+                let evidence = evidence_of(
+                    "payment-delegation",
+                    &terms.grant_id.to_string(),
+                    held.grant.revision,
                 );
                 Some(Self {
                     delegation: Some(DelegatedAuthority {
@@ -120,7 +117,7 @@ impl Authority {
                 })
             }
             ActorKind::BranchFinanceOperator => {
-                let branch = format!("branch/{}", obligation.fact.branch_profile_id);
+                let branch = ["branch/", obligation.fact.branch_profile_id.as_str()].concat();
                 let evidence = operates(&branch, actor, view)?;
                 Some(authority(
                     PaymentActorKind::BranchFinanceOperator,
@@ -168,7 +165,7 @@ fn delegation(
 
 /// Returns the evidence that the actor is a finance operator of `object`, both by the token and by a
 /// fact.
-fn operates(object: &str, actor: &Actor, view: &ReadView<'_>) -> Option<String> {
+fn operates(object: &str, actor: &Actor, view: &ReadView<'_>) -> Option<Box<str>> {
     if !actor.has_permission(PAYMENT_AUTHORIZE) {
         return None;
     }
@@ -177,12 +174,7 @@ fn operates(object: &str, actor: &Actor, view: &ReadView<'_>) -> Option<String> 
     // Several facts may apply one relationship; the choice among them as evidence must be
     // deterministic.
     let first = applied.into_iter().min_by(|a, b| a.id.cmp(&b.id))?;
-    Some(format!(
-        "{}/{}@{}",
-        Relationship::KIND.name,
-        first.id,
-        first.revision
-    ))
+    Some(evidence(&first))
 }
 
 /// Whether the actor may read data of the obligation's payment: allowed are whoever may pay it, the

@@ -98,7 +98,7 @@ impl Resource for PaymentSubject {
     }
 
     fn id(&self) -> Vec<String> {
-        vec![self.payment_id.to_string()]
+        vec![String::from(&*self.payment_id)]
     }
 
     /// Returns the number of recorded operations, which commands expect. The fact has a revision of
@@ -222,7 +222,7 @@ impl Resource for SearchSubject {
     }
 
     fn id(&self) -> Vec<String> {
-        vec![self.search_key.to_string()]
+        vec![self.search_key.as_str().to_owned()]
     }
 
     fn revision(&self) -> Revision {

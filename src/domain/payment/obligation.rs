@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use uuid::Uuid;
 
 use super::decide_cash_receipt_eligibility::Eligibility;
 use crate::base::revision::Revision;
+use crate::base::shared;
 use crate::base::text::{BookingId, BranchProfileId, FamilyAccountId, Ident, MemberId};
 use crate::base::time::Timestamp;
 use crate::base::won::Won;
@@ -222,11 +224,13 @@ pub struct Obligation {
     /// The fact's revision.
     pub fact_revision: Revision,
     /// The current fact.
-    pub fact: PaymentObligation,
+    #[serde(with = "shared")]
+    pub fact: Arc<PaymentObligation>,
     /// Whether only the mother may pay it: it is owed for a consultation, which has no booking.
     pub mother_alone: bool,
     /// Its pre-registration, if there is one.
-    pub pre_registration: Option<PreRegistration>,
+    #[serde(with = "shared::optional")]
+    pub pre_registration: Option<Arc<PreRegistration>>,
 }
 
 /// The event that a fact comes in, or that a commit of this service creates an obligation.
@@ -237,7 +241,8 @@ pub struct ObligationPut {
     /// The fact's revision.
     pub revision: Revision,
     /// The facts.
-    pub fact: PaymentObligation,
+    #[serde(with = "shared")]
+    pub fact: Arc<PaymentObligation>,
 }
 
 /// What can happen to an obligation. New events go at the end: records store their index, and each has a
@@ -249,7 +254,7 @@ pub enum ObligationEvent {
     /// An obligation is created for a consultation.
     BornOfConsultation(Box<ObligationPut>),
     /// The payment is pre-registered.
-    PreRegistered(Box<PreRegistration>),
+    PreRegistered(#[serde(with = "shared")] Arc<PreRegistration>),
     /// A new revision of the fact is put in place, and the payment is pre-registered already.
     PutOnceRegistered(Box<ObligationPut>),
 }
@@ -276,7 +281,7 @@ impl ObligationPut {
         Self {
             payment_id: payment_id.into(),
             revision: Revision::FIRST,
-            fact,
+            fact: Arc::new(fact),
         }
     }
 }
@@ -329,13 +334,13 @@ impl Resource for Obligation {
                 ObligationEvent::Put(later) | ObligationEvent::PutOnceRegistered(later),
             ) => {
                 obligation.fact_revision = later.revision;
-                obligation.fact = later.fact.clone();
+                obligation.fact = Arc::clone(&later.fact);
                 obligation
             }
             (Some(mut obligation), ObligationEvent::PreRegistered(registration))
                 if obligation.pre_registration.is_none() =>
             {
-                obligation.pre_registration = Some((**registration).clone());
+                obligation.pre_registration = Some(Arc::clone(registration));
                 obligation
             }
             (Some(_), _) => panic!("an obligation is born once and pre-registered once"),
@@ -346,7 +351,7 @@ impl Resource for Obligation {
     }
 
     fn id(&self) -> Vec<String> {
-        vec![self.payment_id.to_string()]
+        vec![String::from(&*self.payment_id)]
     }
 
     /// Returns the fact's revision, since a pre-registration does not change what is owed.
@@ -355,11 +360,8 @@ impl Resource for Obligation {
     }
 
     fn validate(&self) -> Result<(), String> {
-        self.pre_registration
-            .as_ref()
-            .map_or(Ok(()), |registration| {
-                registration.validate(&self.payment_id)
-            })
+        self.registered()
+            .map_or(Ok(()), |it| it.validate(&self.payment_id))
     }
 }
 
@@ -389,10 +391,14 @@ impl Obligation {
         Self {
             payment_id: first.payment_id.clone(),
             fact_revision: first.revision,
-            fact: first.fact.clone(),
+            fact: Arc::clone(&first.fact),
             mother_alone,
             pre_registration: None,
         }
+    }
+
+    fn registered(&self) -> Option<&PreRegistration> {
+        self.pre_registration.as_deref()
     }
 }
 
@@ -436,12 +442,6 @@ impl PreRegistration {
     }
 }
 
-impl Obligation {
-    fn registered(&self) -> Option<&PreRegistration> {
-        self.pre_registration.as_ref()
-    }
-}
-
 /// Returns the fact's current value, if it differs from the registered one.
 fn moved<'a, T: PartialEq + AsRef<str>>(registered: &T, by_now: &'a T) -> Option<Cow<'a, str>> {
     (registered != by_now).then(|| Cow::Borrowed(by_now.as_ref()))
@@ -451,7 +451,7 @@ impl FactHolder for Obligation {
     type Facts = PaymentObligation;
 
     fn fact(&self) -> Option<(Revision, &PaymentObligation)> {
-        Some((self.fact_revision, &self.fact))
+        Some((self.fact_revision, self.fact.as_ref()))
     }
 
     fn put(
@@ -463,7 +463,7 @@ impl FactHolder for Obligation {
         let put = Box::new(ObligationPut {
             payment_id: id.into(),
             revision,
-            fact: fact.clone(),
+            fact: Arc::new(fact.clone()),
         });
         let is_registered = state.is_some_and(|it| it.pre_registration.is_some());
         Some(if is_registered {
@@ -637,7 +637,7 @@ mod tests {
         assert_eq!(good.validate(), Ok(()));
         let bad = |change: fn(&mut PreRegistration)| {
             let mut bad = good.clone();
-            change(bad.pre_registration.as_mut().unwrap());
+            change(Arc::make_mut(bad.pre_registration.as_mut().unwrap()));
             bad.validate().is_err()
         };
         assert!(bad(
@@ -677,7 +677,7 @@ mod tests {
         pre_register(&mut service).committed();
         let obligation = state(&service);
         let again = obligation.pre_registration.clone().unwrap();
-        let again = ObligationEvent::PreRegistered(Box::new(again));
+        let again = ObligationEvent::PreRegistered(again);
         Obligation::apply(Some(obligation), &again, Timestamp::default());
     }
 }

@@ -10,6 +10,8 @@
 //! stop the pre-registration. The same actor with the same facts and another key gets what was
 //! recorded before; nothing is committed then.
 
+use std::sync::Arc;
+
 use super::authority::{Authority, may_ever_pay};
 use super::decide_cash_receipt_eligibility::{ReceiptRequest, eligibility};
 use super::obligation::{
@@ -145,14 +147,14 @@ impl Operation for PreRegisterPayment {
             .then(Reason::NoPaymentAuthority, Case::by_a_stranger)
             .then(Reason::ObligationNotOpen, |case| {
                 case.alter(PAYMENT, |obligation: &mut Obligation| {
-                    obligation.fact.state = ObligationState::Paid;
+                    Arc::make_mut(&mut obligation.fact).state = ObligationState::Paid;
                 })
             })
             .then(Reason::RegisteredByAnother, |case| {
                 let done: Obligation = case.done(PAYMENT);
                 case.alter(PAYMENT, |obligation: &mut Obligation| {
                     obligation.pre_registration = done.pre_registration.map(|mut registration| {
-                        registration.actor.actor_user_id = "another".into();
+                        Arc::make_mut(&mut registration).actor.actor_user_id = "another".into();
                         registration
                     });
                 })
@@ -166,7 +168,8 @@ impl Operation for PreRegisterPayment {
             })
             .then(Reason::NotUnderThePlan, |case| {
                 case.alter(PAYMENT, |obligation: &mut Obligation| {
-                    obligation.fact.payment_product_plan_code = Ident::from_trusted("unknown");
+                    let fact = Arc::make_mut(&mut obligation.fact);
+                    fact.payment_product_plan_code = Ident::from_trusted("unknown");
                 })
             })
     }
@@ -240,7 +243,7 @@ impl Operation for PreRegisterPayment {
         };
         let status = PreRegistrationStatus::PreRegistered;
         let body = to_json(&PreRegistrationBody::new(&registration, status));
-        let event = ObligationEvent::PreRegistered(Box::new(registration));
+        let event = ObligationEvent::PreRegistered(Arc::new(registration));
         Commit::new(state, event, context.at).answer(body)
     }
 }

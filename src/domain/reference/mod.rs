@@ -12,6 +12,7 @@ use super::listing::Filter;
 use super::operation::Commit;
 use super::resource::{IndexKey, Kind, ReadView, Resource};
 use super::stored::Older;
+use crate::base::codec;
 use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
@@ -94,7 +95,8 @@ fn fault_of<T: FromJson>(text: &str) -> Option<FaultCode> {
     at.into_faults().first().map(|fault| fault.code)
 }
 
-/// A fact that is changed only by its own system, or as a whole by an operation.
+/// A fact that is changed only by its own system, or as a whole by an operation. Its identifier and its
+/// revision come first, so that they can be decoded without the facts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Fact<K: FactKind> {
@@ -126,7 +128,7 @@ impl<K: HeldAlone> Resource for Fact<K> {
     }
 
     fn id(&self) -> Vec<String> {
-        vec![self.id.to_string()]
+        vec![String::from(&*self.id)]
     }
 
     fn revision(&self) -> Revision {
@@ -212,6 +214,12 @@ pub trait FactHolder: Resource {
     /// Returns the current fact with its revision, if there is one.
     fn fact(&self) -> Option<(Revision, &Self::Facts)>;
 
+    /// Returns the revision of the current fact with this identifier, if there is one.
+    fn revision_in(view: &ReadView<'_>, id: &str) -> Option<Revision> {
+        let holder = view.get::<Self>(&[id])?;
+        holder.fact().map(|(revision, _)| revision)
+    }
+
     /// Returns the event that puts a new revision of the fact in place, or `None` when it conflicts
     /// with this service's own data (`conflict`).
     fn put(
@@ -229,6 +237,15 @@ impl<K: HeldAlone> FactHolder for Fact<K> {
         Some((self.revision, &self.facts))
     }
 
+    /// Decodes the identifier and the revision, with which the state begins, and not the facts.
+    fn revision_in(view: &ReadView<'_>, id: &str) -> Option<Revision> {
+        view.prefix(K::KIND.key(&[id]), |state| {
+            let first = codec::decode_prefix::<(&str, Revision)>(state);
+            let (_, revision) = first.expect("a state was encoded by this program");
+            revision
+        })
+    }
+
     fn put(_: Option<&Self>, id: &str, revision: Revision, facts: &K) -> Option<FactEvent<K>> {
         Some(FactEvent::Put(Box::new(Self {
             id: id.into(),
@@ -244,5 +261,47 @@ impl<R: Resource> Commit<R> {
     pub fn born_fact<H: FactHolder>(&mut self, id: &str, facts: &H::Facts) -> H {
         let event = H::put(None, id, Revision::FIRST, facts);
         self.create(&event.expect("nothing stands against the first revision of a fact"))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::kinds::family_account::FamilyAccount;
+    use super::*;
+    use crate::domain::scenario::Scenario;
+
+    type Account = Fact<FamilyAccount>;
+
+    /// Makes a world with one account, at revision 7.
+    fn world() -> Scenario {
+        let mut service = Scenario::new();
+        let account = json!({"motherMemberId": "mother-1", "memberIds": ["father"]});
+        service.fact("family-account", "account-1", 7, account);
+        service
+    }
+
+    #[test]
+    fn a_fact_begins_with_its_identifier_and_its_revision() {
+        let account = world().state::<Account>(&["account-1"]).unwrap();
+        let state = codec::encode(&account);
+        let first: (&str, Revision) = codec::decode_prefix(&state).unwrap();
+        assert_eq!(first, ("account-1", Revision::new(7)));
+    }
+
+    #[test]
+    fn a_fact_whose_revision_alone_was_read_is_in_the_read_set() {
+        let service = world();
+        for id in ["account-1", "no-such"] {
+            let whole = service.view(|view| {
+                let account = view.get::<Account>(&[id]);
+                (account.map(|account| account.revision), view.seen())
+            });
+            let first = service.view(|view| (Account::revision_in(view, id), view.seen()));
+            assert_eq!(first, whole, "{id}");
+            assert_eq!(first.1.len(), 1, "{id}");
+        }
     }
 }

@@ -134,8 +134,7 @@ impl<H: FactHolder> AnyFactKind for FactsOf<H> {
     }
 
     fn revision(&self, id: &str, view: &ReadView<'_>) -> Option<Revision> {
-        let holder = view.get::<H>(&[id])?;
-        holder.fact().map(|(revision, _)| revision)
+        H::revision_in(view, id)
     }
 }
 

@@ -146,12 +146,12 @@ impl Resource for PaymentChangeAdjustment {
     }
 
     fn id(&self) -> Vec<String> {
-        vec![self.id.to_string()]
+        vec![String::from(&*self.id)]
     }
 
     /// Returns the path of its booking, where the latest adjustment is read.
     fn path_by(&self, _: Vec<String>) -> Vec<String> {
-        vec![self.fact.reservation_booking_id.to_string()]
+        vec![self.fact.reservation_booking_id.as_str().to_owned()]
     }
 
     fn revision(&self) -> Revision {

@@ -7,6 +7,8 @@
 //! stale, the slot is filled, there is nothing to replace, the decision's identifier is in use, the
 //! roster's decision has as many as it may have (409).
 
+use std::sync::Arc;
+
 use super::roster::{
     Assignment, AssignmentDecision, CareTeamRoster, CaregiverAssigned, DECISIONS_TOGETHER_MAX,
     RosterDecision, SlotsBefore, assigned, is_filled, may_assign, slot,
@@ -254,7 +256,7 @@ impl Operation for AssignCaregiver {
         }
         let decision = CaregiverAssigned {
             reservation_booking_id: booking_id.clone(),
-            assignment: Assignment {
+            assignment: Arc::new(Assignment {
                 assignment_decision_id: decision_id.clone(),
                 roster_decision_id: command.roster_decision_id.clone(),
                 target_assignment_key: target.clone(),
@@ -274,7 +276,7 @@ impl Operation for AssignCaregiver {
                 reason_code: command.reason_code.clone(),
                 actor_id: context.actor.subject.clone(),
                 idempotency_key: context.key.into(),
-            },
+            }),
         };
         let before = SlotsBefore {
             together,

@@ -13,6 +13,7 @@
 //! A key that was used with other facts is refused by the engine, with the same body.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use schemars::{Schema, SchemaGenerator};
 
@@ -177,18 +178,18 @@ fn changed_dependencies(
 
 /// Returns the reasons why the reviewed extension, if there is one, cannot be confirmed.
 fn extension_faults(
-    draft: &ReservationDraftFact,
+    draft: &ReservationDraft,
     review: &FinalReviewProjectionFact,
-    own: Digest,
     view: &ReadView<'_>,
 ) -> Vec<ExtensionFault> {
+    let facts = &draft.facts;
     let Some(source) = &review.extension_source_reservation_id else {
-        return match draft.intent {
+        return match facts.intent {
             ReservationIntent::Extension => vec![ExtensionFault::SourceNotEligible],
             _ => Vec::new(),
         };
     };
-    let catalog = view.fact::<ExtensionEligibilityFact>(&draft.owner_subject);
+    let catalog = view.fact::<ExtensionEligibilityFact>(&facts.owner_subject);
     let reviewed = review.extension_catalog_revision.map(Revision::new);
     let is_eligible = catalog.is_some_and(|catalog| {
         Some(catalog.revision) == reviewed
@@ -202,7 +203,7 @@ fn extension_faults(
         .is_some_and(|booking| booking.facts.state == BookingState::Active);
     let is_extended = view
         .holder(ReservationDraft::extending(source))
-        .is_some_and(|holder| holder != own);
+        .is_some_and(|holder| holder != draft.key());
     let mut faults = Vec::new();
     if !is_eligible {
         faults.push(ExtensionFault::SourceNotEligible);
@@ -350,18 +351,18 @@ impl Operation for ConfirmReservationDraft {
             })
             .then(Reason::DraftExpired, |case| {
                 case.alter(DRAFT, |draft: &mut ReservationDraft| {
-                    draft.facts.expires_at = Timestamp::default();
+                    Arc::make_mut(&mut draft.facts).expires_at = Timestamp::default();
                 })
             })
             .then(Reason::ProjectionMissing, |case| {
                 case.alter(DRAFT, |draft: &mut ReservationDraft| {
-                    draft.facts.current_review_projection_id = None;
+                    Arc::make_mut(&mut draft.facts).current_review_projection_id = None;
                 })
             })
             .then(Reason::ProjectionSuperseded, |case| {
                 case.alter(DRAFT, |draft: &mut ReservationDraft| {
                     let later = Ident::from_trusted("later");
-                    draft.facts.current_review_projection_id = Some(later);
+                    Arc::make_mut(&mut draft.facts).current_review_projection_id = Some(later);
                 })
             })
             .then(Reason::ReviewRevisionMismatch, |case| {
@@ -370,7 +371,8 @@ impl Operation for ConfirmReservationDraft {
             .then(Reason::NotReady, |case| {
                 case.alter(DRAFT, |draft: &mut ReservationDraft| {
                     let reason = Ident::from_trusted("contract_missing");
-                    draft.facts.disabled_reason_codes.push(reason);
+                    let facts = Arc::make_mut(&mut draft.facts);
+                    facts.disabled_reason_codes.push(reason);
                 })
             })
             .then(
@@ -393,9 +395,14 @@ impl Operation for ConfirmReservationDraft {
     }
 
     fn unique_keys(command: &Command, context: &Context<'_>) -> Vec<IndexKey> {
-        let review = command.review(&context.view);
-        let source = review.and_then(|review| review.facts.extension_source_reservation_id);
-        source.iter().map(ReservationDraft::extending).collect()
+        let Some(review) = command.review(&context.view) else {
+            return Vec::new();
+        };
+        let source = review.facts.extension_source_reservation_id.iter();
+        let keys = source.map(ReservationDraft::extending).collect();
+        // The decision reads it next.
+        context.view.keep(review);
+        keys
     }
 
     fn decide(
@@ -448,7 +455,7 @@ impl Operation for ConfirmReservationDraft {
             return Err(conflict(Reason::NotReady.into(), &reasons));
         }
         let changed = changed_dependencies(&review.facts, context);
-        let against = extension_faults(facts, &review.facts, draft.key(), &context.view);
+        let against = extension_faults(draft, &review.facts, &context.view);
         if !changed.is_empty() || !against.is_empty() {
             let mut rejection = Rejection::from(Reason::DependencyChanged);
             rejection.conflicting = changed;
@@ -456,8 +463,8 @@ impl Operation for ConfirmReservationDraft {
             return Err(conflict(rejection, &reasons));
         }
 
-        let outcome = outcome(draft, &review, context);
-        let event = ReservationDraftEvent::Confirmed(Box::new(outcome.clone()));
+        let outcome = Arc::new(outcome(draft, &review, context));
+        let event = ReservationDraftEvent::Confirmed(Arc::clone(&outcome));
         let mut commit = Commit::new(Some(draft), event, context.at);
         if let Some(id) = outcome.reservation_booking_id {
             let facts = booking(facts, &outcome);

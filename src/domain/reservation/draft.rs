@@ -2,6 +2,7 @@
 //! service.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use uuid::Uuid;
 use crate::base::digest::Fingerprint;
 use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
+use crate::base::shared;
 use crate::base::text::{BookingId, DraftId, Ident};
 use crate::base::time::Timestamp;
 use crate::base::won::Won;
@@ -84,7 +86,8 @@ pub struct DraftConfirmed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confirmation {
     /// Its outcome.
-    pub outcome: DraftConfirmed,
+    #[serde(with = "shared")]
+    pub outcome: Arc<DraftConfirmed>,
     /// The time of the confirmation, which is also that of the contract's acceptance.
     pub confirmed_at: Timestamp,
 }
@@ -98,7 +101,8 @@ pub struct ReservationDraft {
     /// adds one.
     pub revision: Revision,
     /// The last fact that came in.
-    pub facts: ReservationDraftFact,
+    #[serde(with = "shared")]
+    pub facts: Arc<ReservationDraftFact>,
     /// Its confirmation, if there is one. Later facts do not change it.
     pub confirmation: Option<Confirmation>,
 }
@@ -111,7 +115,8 @@ pub struct FactCameIn {
     /// The fact's revision.
     pub revision: Revision,
     /// The facts.
-    pub facts: ReservationDraftFact,
+    #[serde(with = "shared")]
+    pub facts: Arc<ReservationDraftFact>,
 }
 
 /// What can happen to a draft. New events go at the end: records store their index, and each has a
@@ -121,7 +126,7 @@ pub enum ReservationDraftEvent {
     /// A fact comes in.
     FactCameIn(Box<FactCameIn>),
     /// Its owner confirms it.
-    Confirmed(Box<DraftConfirmed>),
+    Confirmed(#[serde(with = "shared")] Arc<DraftConfirmed>),
 }
 
 impl Resource for ReservationDraft {
@@ -133,7 +138,7 @@ impl Resource for ReservationDraft {
             (before, ReservationDraftEvent::FactCameIn(fact)) => Self {
                 id: fact.id.clone(),
                 revision: fact.revision,
-                facts: fact.facts.clone(),
+                facts: Arc::clone(&fact.facts),
                 confirmation: before.and_then(|draft| draft.confirmation),
             },
             (Some(draft), ReservationDraftEvent::Confirmed(outcome)) => draft.confirm(outcome, at),
@@ -144,7 +149,7 @@ impl Resource for ReservationDraft {
     }
 
     fn id(&self) -> Vec<String> {
-        vec![self.id.to_string()]
+        vec![String::from(&*self.id)]
     }
 
     fn revision(&self) -> Revision {
@@ -208,14 +213,14 @@ impl ReservationDraft {
         IndexKey::new(Index::ExtensionSource, &[reservation_booking_id])
     }
 
-    fn confirm(mut self, outcome: &DraftConfirmed, at: Timestamp) -> Self {
+    fn confirm(mut self, outcome: &Arc<DraftConfirmed>, at: Timestamp) -> Self {
         assert!(
             self.confirmation.is_none() && outcome.accepted_draft_revision == self.revision,
             "a draft is confirmed once, as it stands"
         );
         self.revision = self.revision.next();
         self.confirmation = Some(Confirmation {
-            outcome: outcome.clone(),
+            outcome: Arc::clone(outcome),
             confirmed_at: at,
         });
         self
@@ -226,7 +231,7 @@ impl FactHolder for ReservationDraft {
     type Facts = ReservationDraftFact;
 
     fn fact(&self) -> Option<(Revision, &ReservationDraftFact)> {
-        Some((self.revision, &self.facts))
+        Some((self.revision, self.facts.as_ref()))
     }
 
     fn put(
@@ -238,7 +243,7 @@ impl FactHolder for ReservationDraft {
         Some(ReservationDraftEvent::FactCameIn(Box::new(FactCameIn {
             id: id.into(),
             revision,
-            facts: facts.clone(),
+            facts: Arc::new(facts.clone()),
         })))
     }
 }
@@ -353,7 +358,7 @@ mod tests {
     }
 
     fn confirmed() -> ReservationDraft {
-        let event = ReservationDraftEvent::Confirmed(Box::new(outcome(4)));
+        let event = ReservationDraftEvent::Confirmed(Arc::new(outcome(4)));
         ReservationDraft::apply(Some(unconfirmed()), &event, Timestamp::from_millis(7))
     }
 
@@ -375,7 +380,7 @@ mod tests {
         );
         assert_eq!(after.facts, before.facts);
         let confirmation = after.confirmation.clone().unwrap();
-        assert_eq!(confirmation.outcome, outcome(4));
+        assert_eq!(*confirmation.outcome, outcome(4));
         assert_eq!(confirmation.confirmed_at, Timestamp::from_millis(7));
         assert_eq!(
             codec::decode::<ReservationDraft>(&codec::encode(&after)).unwrap(),
@@ -411,14 +416,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "a draft is confirmed once")]
     fn a_confirmed_draft_is_not_confirmed_again() {
-        let event = ReservationDraftEvent::Confirmed(Box::new(outcome(5)));
+        let event = ReservationDraftEvent::Confirmed(Arc::new(outcome(5)));
         let _ = ReservationDraft::apply(Some(confirmed()), &event, Timestamp::default());
     }
 
     #[test]
     #[should_panic(expected = "as it stands")]
     fn a_draft_is_not_confirmed_at_another_revision() {
-        let event = ReservationDraftEvent::Confirmed(Box::new(outcome(3)));
+        let event = ReservationDraftEvent::Confirmed(Arc::new(outcome(3)));
         let _ = ReservationDraft::apply(Some(unconfirmed()), &event, Timestamp::default());
     }
 
@@ -427,7 +432,7 @@ mod tests {
         let spoilt = |spoil: fn(&mut ReservationDraft, &mut DraftConfirmed)| {
             let mut draft = confirmed();
             let mut confirmation = draft.confirmation.take().unwrap();
-            spoil(&mut draft, &mut confirmation.outcome);
+            spoil(&mut draft, Arc::make_mut(&mut confirmation.outcome));
             draft.confirmation = Some(confirmation);
             draft.validate().is_err()
         };

@@ -168,7 +168,7 @@ impl Resource for FinancialLifecycle {
     }
 
     fn id(&self) -> Vec<String> {
-        vec![self.charge.reservation_booking_id.to_string()]
+        vec![self.charge.reservation_booking_id.as_str().to_owned()]
     }
 
     fn revision(&self) -> Revision {

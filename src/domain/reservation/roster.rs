@@ -5,10 +5,13 @@
 //! number of its decisions and the identifier of the latest one, a slot whether it is filled. All
 //! change together, in the commit of a decision, which the roster's actor decides.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::base::actor::Actor;
 use crate::base::revision::Revision;
+use crate::base::shared;
 use crate::base::text::{AssignmentKey, BookingId, CaregiverId, Ident};
 use crate::base::time::Timestamp;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
@@ -74,7 +77,8 @@ pub struct AssignmentDecision {
     /// The booking.
     pub reservation_booking_id: BookingId,
     /// The assignment that was decided.
-    pub assignment: Assignment,
+    #[serde(with = "shared")]
+    pub assignment: Arc<Assignment>,
     /// The time of the decision.
     pub decided_at: Timestamp,
 }
@@ -85,7 +89,8 @@ pub struct CaregiverAssigned {
     /// The booking.
     pub reservation_booking_id: BookingId,
     /// The assignment that is decided.
-    pub assignment: Assignment,
+    #[serde(with = "shared")]
+    pub assignment: Arc<Assignment>,
 }
 
 /// What can happen to a decision. New events go at the end: records store their index, and each has a
@@ -108,14 +113,14 @@ impl Resource for AssignmentDecision {
         assert!(state.is_none(), "a decision is taken once");
         Self {
             reservation_booking_id: assigned.reservation_booking_id.clone(),
-            assignment: assigned.assignment.clone(),
+            assignment: Arc::clone(&assigned.assignment),
             decided_at: at,
         }
     }
 
     /// Returns the decision's identifier, which is unique in the whole service.
     fn id(&self) -> Vec<String> {
-        vec![self.assignment.assignment_decision_id.to_string()]
+        vec![self.assignment.assignment_decision_id.as_str().to_owned()]
     }
 
     fn revision(&self) -> Revision {
@@ -197,8 +202,8 @@ impl Resource for RosterDecision {
 
     fn id(&self) -> Vec<String> {
         vec![
-            self.reservation_booking_id.to_string(),
-            self.roster_decision_id.to_string(),
+            self.reservation_booking_id.as_str().to_owned(),
+            self.roster_decision_id.as_str().to_owned(),
         ]
     }
 
@@ -281,8 +286,8 @@ impl Resource for AssignmentSlot {
 
     fn id(&self) -> Vec<String> {
         vec![
-            self.reservation_booking_id.to_string(),
-            self.assignment_key.to_string(),
+            self.reservation_booking_id.as_str().to_owned(),
+            self.assignment_key.as_str().to_owned(),
         ]
     }
 
@@ -369,7 +374,7 @@ impl Resource for CareTeamRoster {
     }
 
     fn id(&self) -> Vec<String> {
-        vec![self.reservation_booking_id.to_string()]
+        vec![self.reservation_booking_id.as_str().to_owned()]
     }
 
     fn revision(&self) -> Revision {

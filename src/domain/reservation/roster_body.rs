@@ -84,5 +84,6 @@ impl<'a> AssignmentResultBody<'a> {
 }
 
 fn evidence_key(assignment: &Assignment) -> String {
-    format!("care-team-assignment/{}", assignment.assignment_decision_id)
+    let id = assignment.assignment_decision_id.as_str();
+    ["care-team-assignment/", id].concat()
 }

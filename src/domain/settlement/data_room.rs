@@ -1,6 +1,7 @@
 //! The settlement data-room request: its state, its events, and how it looks from outside.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,10 +14,12 @@ use crate::base::json::{
     AtLeast, FaultCode, FromJson, Json, NonEmpty, Nullable, Reader, Scanner, Shape, all_differ,
 };
 use crate::base::revision::Revision;
+use crate::base::shared;
 use crate::base::text::{CollectionName, Ident, ObjectKey, Sha256Hex};
 use crate::base::time::{Date, Timestamp};
+use crate::domain::follow::cannot_follow;
 use crate::domain::listing::{Filter, List, by_many, is};
-use crate::domain::resource::{Index, IndexKey, Kind, Resource, cannot_follow};
+use crate::domain::resource::{Index, IndexKey, Kind, Resource};
 use crate::domain::response_body::response_body;
 use crate::{json_object, public_events, wire_enum};
 
@@ -153,7 +156,8 @@ pub const ARTIFACTS_MAX: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StandingArtifact {
     /// The artifact as it was marked ready.
-    pub artifact: Artifact,
+    #[serde(with = "shared")]
+    pub artifact: Arc<Artifact>,
     /// When a later one of its kind took its place.
     pub superseded_at: Option<Timestamp>,
 }
@@ -185,7 +189,8 @@ pub struct JournalEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataRoomRequest {
     /// What the opening said.
-    pub opening: DataRoomOpened,
+    #[serde(with = "shared")]
+    pub opening: Arc<DataRoomOpened>,
     /// Its status.
     pub status: DataRoomStatus,
     /// How many commits it has seen.
@@ -227,7 +232,8 @@ pub struct DataRoomOpened {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactReady {
     /// The artifact.
-    pub artifact: Artifact,
+    #[serde(with = "shared")]
+    pub artifact: Arc<Artifact>,
     /// The kind of actor who says so.
     pub actor_kind: ActorKind,
     /// The profile of that actor.
@@ -243,7 +249,7 @@ pub struct ArtifactReady {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum DataRoomEvent {
     /// It is opened.
-    Opened(Box<DataRoomOpened>),
+    Opened(#[serde(with = "shared")] Arc<DataRoomOpened>),
     /// An artifact is ready.
     ArtifactReady(Box<ArtifactReady>),
 }
@@ -358,7 +364,7 @@ impl DataRoomRequest {
             .any(|standing| *standing.artifact.artifact_id == *artifact_id)
     }
 
-    fn opened(opening: &DataRoomOpened, at: Timestamp) -> Self {
+    fn opened(opening: &Arc<DataRoomOpened>, at: Timestamp) -> Self {
         Self {
             status: DataRoomStatus::Open,
             revision: Revision::FIRST,
@@ -376,7 +382,7 @@ impl DataRoomRequest {
                 recorded_at: at,
                 artifact_id: None,
             }],
-            opening: opening.clone(),
+            opening: Arc::clone(opening),
         }
     }
 
@@ -389,7 +395,7 @@ impl DataRoomRequest {
             }
         }
         self.artifacts.push(StandingArtifact {
-            artifact: artifact.clone(),
+            artifact: Arc::clone(artifact),
             superseded_at: None,
         });
         self.journal.push(JournalEntry {
@@ -497,10 +503,11 @@ mod tests {
             |request| request.artifacts.truncate(1),
             |request| request.artifacts[0].superseded_at = None,
             |request| {
-                request.artifacts[1].artifact.artifact_id = Ident::from_trusted("artifact-1");
+                let artifact = Arc::make_mut(&mut request.artifacts[1].artifact);
+                artifact.artifact_id = Ident::from_trusted("artifact-1");
             },
             |request| {
-                let scope = &mut request.opening.scope;
+                let scope = &mut Arc::make_mut(&mut request.opening).scope;
                 scope.settlement_period_end = Date::parse("2026-09-30").unwrap();
             },
         ];

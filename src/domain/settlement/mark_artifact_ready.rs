@@ -6,6 +6,8 @@
 //! the request has as many as it may have (409). An earlier artifact of the same kind stays,
 //! superseded.
 
+use std::sync::Arc;
+
 use super::data_room::{
     ARTIFACTS_MAX, Artifact, ArtifactReady, DataRoomBody, DataRoomEvent, DataRoomRequest,
 };
@@ -126,7 +128,8 @@ impl Operation for MarkArtifactReady {
             })
             .then(Reason::DatasetRevisionStale, |case| {
                 case.alter_at_parameter(|request: &mut DataRoomRequest| {
-                    request.opening.scope.source_dataset_revision = AtLeast(2);
+                    let opening = Arc::make_mut(&mut request.opening);
+                    opening.scope.source_dataset_revision = AtLeast(2);
                 })
             })
             .then(Reason::ArtifactsFull, |case| {
@@ -134,7 +137,8 @@ impl Operation for MarkArtifactReady {
                 case.alter_at_parameter(|request: &mut DataRoomRequest| {
                     let others = (0..ARTIFACTS_MAX).map(|number| {
                         let mut other = done.artifacts[0].clone();
-                        other.artifact.artifact_id = Ident::from_trusted(format!("other-{number}"));
+                        let artifact = Arc::make_mut(&mut other.artifact);
+                        artifact.artifact_id = Ident::from_trusted(format!("other-{number}"));
                         other
                     });
                     request.artifacts = others.collect();
@@ -176,7 +180,7 @@ impl Operation for MarkArtifactReady {
             return Err(Reason::ArtifactsFull.into());
         }
         let event = DataRoomEvent::ArtifactReady(Box::new(ArtifactReady {
-            artifact: artifact.clone(),
+            artifact: Arc::new(artifact.clone()),
             actor_kind: actor.kind,
             actor_profile_id: actor.profile_id().into(),
             idempotency_key: context.key.into(),

@@ -6,6 +6,8 @@
 //! or is another actor's (409). The same code with the same facts from the same actor under another
 //! key is a replay.
 
+use std::sync::Arc;
+
 use super::data_room::{
     DataRoomBody, DataRoomEvent, DataRoomOpened, DataRoomRequest, DataRoomScope, may_open,
 };
@@ -137,7 +139,7 @@ impl Operation for OpenDataRoomRequest {
         if standing.is_some() {
             return Err(Reason::RequestCodeConflict.into());
         }
-        let event = DataRoomEvent::Opened(Box::new(DataRoomOpened {
+        let event = DataRoomEvent::Opened(Arc::new(DataRoomOpened {
             request_id: context.new_id,
             request_code: command.request_code.clone(),
             scope: command.scope.clone(),

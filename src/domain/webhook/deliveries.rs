@@ -13,7 +13,8 @@ use uuid::Uuid;
 use crate::base::revision::Revision;
 use crate::base::time::Timestamp;
 use crate::domain::event_id::EventId;
-use crate::domain::resource::{Kind, Resource, event_name};
+use crate::domain::follow::event_name;
+use crate::domain::resource::{Kind, Resource};
 use crate::public_events;
 
 /// Maximum number of dead deliveries that are kept; the oldest ones beyond it are forgotten.

@@ -8,8 +8,9 @@ use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::{EventTypePattern, ReceiverUrl};
 use crate::base::time::Timestamp;
+use crate::domain::follow::cannot_follow;
 use crate::domain::rank::Rank;
-use crate::domain::resource::{Index, IndexKey, Kind, Resource, cannot_follow};
+use crate::domain::resource::{Index, IndexKey, Kind, Resource};
 use crate::{public_events, wire_enum};
 
 /// The permission to manage webhooks.

@@ -1,17 +1,35 @@
-//! A thread's cache of the names that it has recently found states to have.
+//! A thread's cache of the names that it has recently found states to have, and of the state that it has decoded last
+//! to find that.
 //!
 //! A command looks up the holder of a name several times: to find its resource, to decide, and to validate under the
 //! sequencer. Checking whether a state has a name means decoding it. A version of a state, which is identified by its
-//! position, always has the same names, so a thread caches its findings.
+//! position, always has the same names, so a thread caches its findings. A resource that was found by its name is
+//! mostly read next, so it is kept decoded until then, or until another one is.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::digest::Digest;
-use crate::domain::resource::IndexKey;
+use crate::domain::resource::{IndexKey, Kept};
 
 /// Number of findings that a thread caches: one for each value of the byte that selects the place.
 const RECENTS: usize = 256;
+
+/// Maximum number of bytes of a state that is kept decoded.
+const KEPT_BYTES_MAX: usize = 16 << 10;
+
+/// A resource that is kept decoded.
+struct Held {
+    /// Number of the tables that contain it.
+    tables: u64,
+    key: Digest,
+    kept: Kept,
+}
+
+thread_local! {
+    /// The resource that was decoded last and not read since.
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
 
 /// A name that a version of a state has.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,6 +88,25 @@ impl NameCache {
             has
         })
     }
+
+    /// Keeps a decoded resource in place of the one before.
+    pub(super) fn keep(&self, key: Digest, kept: Kept) {
+        if kept.bytes <= KEPT_BYTES_MAX {
+            HELD.set(Some(Held {
+                tables: self.tables,
+                key,
+                kept,
+            }));
+        }
+    }
+
+    /// Takes the kept resource, if it has this key, and `is_current` says that its last commit is still the one at
+    /// this position.
+    pub(super) fn take(&self, key: Digest, is_current: impl FnOnce(u64) -> bool) -> Option<Kept> {
+        let is_it = |held: &mut Held| held.tables == self.tables && held.key == key;
+        let held = HELD.with_borrow_mut(|held| held.take_if(is_it))?;
+        is_current(held.kept.position).then_some(held.kept)
+    }
 }
 
 #[cfg(test)]
@@ -93,5 +130,37 @@ mod tests {
         assert!(remembered());
         assert!(cache.has(name(2), key(1), 1, || true));
         assert!(!remembered(), "its place is taken");
+    }
+
+    #[test]
+    fn a_resource_is_kept_until_it_is_taken_or_another_is_kept() {
+        let (cache, other) = (NameCache::default(), NameCache::default());
+        let key = |byte| Digest([byte; 16]);
+        let keep = |byte: u8, bytes| {
+            let kept = Kept {
+                position: u64::from(byte),
+                bytes,
+                resource: Box::new(byte),
+            };
+            cache.keep(key(byte), kept);
+        };
+        let take = |byte: u8| {
+            let kept = cache.take(key(byte), |position| position == u64::from(byte))?;
+            kept.resource.downcast::<u8>().ok().map(|byte| *byte)
+        };
+        assert_eq!(take(1), None);
+        keep(1, 1);
+        assert_eq!(take(2), None, "it has another key");
+        assert!(other.take(key(1), |_| true).is_none(), "of other tables");
+        assert_eq!(take(1), Some(1));
+        assert_eq!(take(1), None, "it is taken once");
+        keep(1, KEPT_BYTES_MAX);
+        keep(2, KEPT_BYTES_MAX + 1);
+        assert_eq!(take(2), None, "it is too large");
+        assert!(cache.take(key(1), |_| false).is_none(), "it has changed");
+        assert_eq!(take(1), None, "what has changed is not kept");
+        keep(1, 1);
+        keep(2, 2);
+        assert_eq!((take(1), take(2)), (None, Some(2)));
     }
 }

@@ -4,11 +4,11 @@ use std::cell::Cell;
 
 use super::half_key::HalfKey;
 use super::states::StateRef;
-use super::{LIST_CHUNK, Tables, slab};
+use super::{LIST_CHUNK, StoredState, Tables, slab};
 use crate::base::digest::Digest;
 use crate::catalogue;
 use crate::domain::rank::Rank;
-use crate::domain::resource::{IndexKey, Source};
+use crate::domain::resource::{IndexKey, Kept, Source};
 
 impl Tables {
     /// Copies a resource's current state, with the position of its last commit and its kind.
@@ -43,12 +43,25 @@ impl Tables {
     pub(super) fn has(&self, holder: HalfKey, name: IndexKey) -> Option<Digest> {
         let shard = self.states.shard(holder.alike()).read();
         shard.key_like(holder, |state| {
-            self.names.has(name, state.key, state.position, || {
-                let kind = catalogue::resource(state.kind);
-                let names = kind.and_then(|kind| kind.unique_keys(state.bytes).ok());
-                names.is_some_and(|names| names.contains(&name))
-            })
+            let look = || self.look(state, name);
+            self.names.has(name, state.key, state.position, look)
         })
+    }
+
+    /// Whether a state has a name. The resource that has it is kept decoded, since it is mostly read next.
+    fn look(&self, state: StoredState<'_>, name: IndexKey) -> bool {
+        let kind = catalogue::resource(state.kind);
+        let looked = kind.and_then(|kind| kind.look(state.bytes, name).ok());
+        let Some((true, resource)) = looked else {
+            return false;
+        };
+        let kept = Kept {
+            position: state.position,
+            bytes: state.bytes.len(),
+            resource,
+        };
+        self.names.keep(state.key, kept);
+        true
     }
 }
 
@@ -116,6 +129,15 @@ impl Source for Tables {
             }
         }
     }
+
+    fn take_decoded(&self, key: Digest) -> Option<Kept> {
+        let is_current = |position| self.position(key) == position;
+        self.names.take(key, is_current)
+    }
+
+    fn keep_decoded(&self, key: Digest, kept: Kept) {
+        self.names.keep(key, kept);
+    }
 }
 
 #[cfg(test)]
@@ -132,28 +154,29 @@ mod tests {
     use crate::domain::mother::state::MotherProfile;
     use crate::domain::reference::kinds::mother_profile::MotherProfileFact;
     use crate::domain::reference::{FactHolder as _, samples};
-    use crate::domain::resource::Resource as _;
+    use crate::domain::resource::{ReadView, Resource as _};
     use crate::domain::stored::Versioned;
 
-    fn profile() -> Change {
+    /// Returns the change that applies the sample fact at this revision.
+    fn put(before: Option<&[u8]>, revision: Revision) -> Change {
         let lines = samples::NDJSON.lines();
         let mut facts = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
         let fact = facts.find(|fact| fact["kind"] == "mother-profile").unwrap();
         let fact: MotherProfileFact = serde_json::from_value(fact["facts"].clone()).unwrap();
         let id = Uuid::from_u128(1).to_string();
-        let event = MotherProfile::put(None, &id, Revision::FIRST, &fact).unwrap();
+        let event = MotherProfile::put(None, &id, revision, &fact).unwrap();
         let kind = catalogue::resource(MotherProfile::KIND.tag).unwrap();
         let event = Versioned {
             version: kind.version(),
             bytes: &codec::encode(&event),
         };
-        kind.change(None, event, Timestamp::default()).unwrap()
+        kind.change(before, event, Timestamp::default()).unwrap()
     }
 
     #[test]
     fn a_name_is_held_by_who_has_it_and_not_by_who_has_one_that_looks_alike() {
         let tables = Tables::default();
-        let change = profile();
+        let change = put(None, Revision::FIRST);
         let (name, key) = (change.unique_taken[0], change.key);
         assert_eq!(tables.holder(name), None);
         tables.publish(1, change);
@@ -172,5 +195,38 @@ mod tests {
         assert_eq!(tables.digest(), digest);
         tables.unique.shard(name.0).write().enter(name.0, key);
         assert_ne!(tables.digest(), digest, "one that is entered twice");
+    }
+
+    #[test]
+    fn a_resource_found_by_its_name_is_not_decoded_again_unless_a_commit_has_changed_it() {
+        let tables = Tables::default();
+        let born = put(None, Revision::FIRST);
+        let (name, key, state) = (born.unique_taken[0], born.key, born.state.clone());
+        tables.publish(1, born);
+        let read = || {
+            let view = ReadView::new(&tables);
+            let profile: MotherProfile = view.at(key).unwrap();
+            let revision = profile.fact_revision.number();
+            (revision, view.seen(), view.decoded_bytes() > 0)
+        };
+        assert_eq!(tables.holder(name), Some(key));
+        let kept = tables.take_decoded(key).unwrap();
+        assert_eq!((kept.position, kept.bytes), (1, state.len()));
+        tables.keep_decoded(key, kept);
+        assert_eq!(read(), (1, vec![(key, 1)], true));
+        assert!(tables.take_decoded(key).is_none(), "the read has taken it");
+
+        let view = ReadView::new(&tables);
+        let profile: MotherProfile = view.at(key).unwrap();
+        view.keep(profile);
+        assert!(tables.take_decoded(key).is_some());
+        let profile: MotherProfile = view.at(key).unwrap();
+        view.keep(profile);
+        tables.publish(2, put(Some(&state), Revision::new(2)));
+        assert!(tables.take_decoded(key).is_none(), "it has changed since");
+        assert_eq!(read(), (2, vec![(key, 2)], true));
+        assert_eq!(tables.holder(name), Some(key));
+        assert_eq!(read(), (2, vec![(key, 2)], true));
+        assert!(tables.take_decoded(key).is_none(), "the read has taken it");
     }
 }
