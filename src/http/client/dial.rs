@@ -1,5 +1,6 @@
 //! Connections to other servers, as a client: names are resolved, addresses judged, TLS spoken.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -126,6 +127,17 @@ pub fn port_of(authority: &Authority) -> Result<Option<u16>, &'static str> {
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
     let port = digits.parse().ok().filter(|_| is_number);
     port.map(Some).ok_or("its port is no number of 16 bits")
+}
+
+/// Returns what a request to this URL has as its target: the path and the query. The path of a URL may be empty, also
+/// before a query, while a target always begins with a slash (RFC 9112 3.2.1).
+#[must_use]
+pub fn request_target(uri: &Uri) -> Cow<'_, str> {
+    let text = uri.path_and_query().map_or("/", |path| path.as_str());
+    match text.starts_with('/') {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(format!("/{text}")),
+    }
 }
 
 /// Where a request goes.
@@ -318,6 +330,19 @@ impl Dialer {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_begins_with_a_slash_also_where_its_url_has_no_path() {
+        for (url, target) in [
+            ("http://a", "/"),
+            ("http://a/", "/"),
+            ("http://a?x=y", "/?x=y"),
+            ("https://a:1?", "/?"),
+            ("https://a/b?c=/d", "/b?c=/d"),
+        ] {
+            assert_eq!(request_target(&url.parse().unwrap()), target, "{url}");
+        }
+    }
 
     #[test]
     fn a_port_that_is_none_is_rejected_and_never_replaced_by_the_usual_one() {

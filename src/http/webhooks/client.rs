@@ -23,7 +23,7 @@ use super::address::Allowed;
 use crate::base::time::Timestamp;
 use crate::engine::channel::schedule::Failure;
 use crate::engine::clock::{Clock as _, SystemClock};
-use crate::http::client::dial::{Connection, Dialer, Resolve, Target};
+use crate::http::client::dial::{Connection, Dialer, Resolve, Target, request_target};
 use crate::http::traces::{SpanEnd, Tracer, number, text};
 
 /// Timeout from connecting to the end of the response's head.
@@ -186,8 +186,7 @@ impl Client {
         body: &Bytes,
     ) -> Result<Answered, &'static str> {
         let request = || {
-            let path = uri.path_and_query().map_or("/", |path| path.as_str());
-            let mut request = Request::post(if path.is_empty() { "/" } else { path });
+            let mut request = Request::post(&*request_target(uri));
             if let Some(all) = request.headers_mut() {
                 *all = headers.clone();
                 let host = uri.authority().map(|authority| authority.as_str());
@@ -462,6 +461,45 @@ mod tests {
         assert!(allows(&plain, "http://a/", "8.8.8.8"));
         assert!(!allows(&plain, "http://a/", "10.0.0.1"));
         assert!(allows(&Judge::Anywhere, "http://a/", "10.0.0.1"));
+    }
+
+    fn client() -> Client {
+        Client::new(trusting(Vec::new()).unwrap(), system_resolve())
+    }
+
+    /// Posts to a URL that ends with `rest`; returns the first line of the request, and what came of it where the
+    /// receiver answers with these bytes.
+    async fn posted(rest: &str, answer: String) -> (String, Result<Answered, &'static str>) {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}{rest}", listener.local_addr().unwrap());
+        let receiving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = vec![0; 4_096];
+            let length = stream.read(&mut head).await.unwrap();
+            // The client may have closed the connection before the end.
+            let _ = stream.write_all(answer.as_bytes()).await;
+            let head = String::from_utf8_lossy(&head[..length]).into_owned();
+            head.lines().next().unwrap_or_default().to_owned()
+        });
+        let (client, headers) = (client(), HeaderMap::new());
+        let answered = client.post(&url, &Judge::Anywhere, &headers, Bytes::new());
+        let answered = answered.await;
+        (receiving.await.unwrap(), answered)
+    }
+
+    #[tokio::test]
+    async fn a_url_with_a_query_and_no_path_is_asked_at_the_root() {
+        for (rest, line) in [
+            ("", "POST / HTTP/1.1"),
+            ("?x=y", "POST /?x=y HTTP/1.1"),
+            ("/a?x=y", "POST /a?x=y HTTP/1.1"),
+        ] {
+            let answer = "HTTP/1.1 204 No Content\r\n\r\n".to_owned();
+            let (asked, answered) = posted(rest, answer).await;
+            assert_eq!(asked, line);
+            assert_eq!(answered.map(|answered| answered.status), Ok(204), "{rest}");
+        }
     }
 
     /// A receiver that accepts every request, one on each connection, and notes the address of each.
