@@ -33,9 +33,8 @@ const ADDRESSES_MAX: usize = 4;
 /// How long an address is tried before the next one.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Names that are looked up at once. A look-up holds a thread until the system gives up, however early
-/// its caller does, and others need threads, too.
-const LOOKUPS_MAX: usize = 128;
+/// Names that are looked up at once where one or two hosts are asked.
+pub const FEW_LOOKUPS: usize = 4;
 
 /// A future on the heap.
 type Later<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
@@ -50,10 +49,10 @@ pub type Reach = Arc<dyn Fn(SocketAddr) -> Later<Box<dyn Stream>> + Send + Sync>
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// The system's way of finding addresses.
+/// The system's way of finding addresses, of up to `most` names at once.
 #[must_use]
-pub fn system_resolve() -> Resolve {
-    let lookups = Arc::new(Lookups::new(LOOKUPS_MAX));
+pub fn system_resolve(most: usize) -> Resolve {
+    let lookups = Arc::new(Lookups::new(most));
     Arc::new(move |host, port| {
         let lookups = Arc::clone(&lookups);
         Box::pin(async move {

@@ -2,3 +2,4 @@
 
 pub mod dial;
 mod lookups;
+pub mod room;

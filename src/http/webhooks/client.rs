@@ -16,6 +16,7 @@ use hyper::header::{DATE, HOST, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
 use hyper::{Request, Response, Uri};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
 
@@ -23,7 +24,10 @@ use super::address::Allowed;
 use crate::base::time::Timestamp;
 use crate::engine::channel::schedule::Failure;
 use crate::engine::clock::{Clock as _, SystemClock};
-use crate::http::client::dial::{Connection, Dialer, Resolve, Target, request_target};
+use crate::http::client::dial::{
+    Connection, Dialer, Resolve, Target, request_target, system_resolve,
+};
+use crate::http::client::room::OutgoingRoom;
 use crate::http::traces::{SpanEnd, Tracer, number, text};
 
 /// Timeout from connecting to the end of the response's head.
@@ -31,10 +35,9 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Limits for draining a response's body to keep its connection, in bytes and in time.
 const REST_BYTES_MAX: usize = 64 << 10;
 const REST_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a connection is kept without a request; how many are kept for one receiver, and in total.
+/// How long a connection is kept without a request, and how many are kept for one receiver.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 const IDLE_OF_ONE_MAX: usize = 32;
-const IDLE_MAX: usize = 1_024;
 
 /// The rule for the addresses that a request may be sent to.
 #[derive(Clone)]
@@ -80,6 +83,8 @@ pub struct Client {
 
 struct ClientShared {
     dialer: Dialer,
+    room: OutgoingRoom,
+    drains: Arc<Semaphore>,
     idle: Mutex<Idle>,
     idle_timeout: Duration,
 }
@@ -93,21 +98,34 @@ struct Idle {
 }
 
 impl Client {
-    /// Creates a client with these TLS settings and this way to resolve names.
+    /// Creates a client with these TLS settings, whose connections and look-ups stay within `room`.
     #[must_use]
-    pub fn new(tls: ClientConfig, resolve: Resolve) -> Self {
-        Self::keeping_for(IDLE_TIMEOUT, tls, resolve)
+    pub fn within(room: OutgoingRoom, tls: ClientConfig) -> Self {
+        Self::keeping_for(IDLE_TIMEOUT, room, tls, system_resolve(room.lookups))
     }
 
-    fn keeping_for(idle_timeout: Duration, tls: ClientConfig, resolve: Resolve) -> Self {
+    fn keeping_for(
+        idle_timeout: Duration,
+        room: OutgoingRoom,
+        tls: ClientConfig,
+        resolve: Resolve,
+    ) -> Self {
         Self {
             shared: Arc::new(ClientShared {
                 dialer: Dialer::new(tls, resolve),
+                room,
+                drains: Arc::new(Semaphore::new(room.drains)),
                 idle: Mutex::default(),
                 idle_timeout,
             }),
             tracer: None,
         }
+    }
+
+    /// Returns the maximum number of requests that its caller may have in flight.
+    #[must_use]
+    pub fn requests_max(&self) -> usize {
+        self.shared.room.requests
     }
 
     /// Returns the client, whose deliveries are traced by `tracer`.
@@ -228,12 +246,13 @@ impl Client {
         let body = answer.into_body();
         if body.is_end_stream() {
             self.shared.keep(target, connection);
-        } else {
+        } else if let Ok(drain) = Arc::clone(&self.shared.drains).try_acquire_owned() {
             let (shared, target) = (Arc::clone(&self.shared), target.clone());
             tokio::spawn(async move {
                 if let Ok(true) = timeout(REST_TIMEOUT, passed_over(body)).await {
                     shared.keep(&target, connection);
                 }
+                drop(drain);
             });
         }
         Answered {
@@ -305,10 +324,10 @@ impl ClientShared {
             return;
         }
         let mut idle = self.idle.lock();
-        if idle.count >= IDLE_MAX {
+        if idle.count >= self.room.idle {
             idle.let_old_go(self.idle_timeout);
         }
-        if idle.count >= IDLE_MAX {
+        if idle.count >= self.room.idle {
             return;
         }
         let of_target = idle.connections.entry(target.clone()).or_default();
@@ -403,7 +422,7 @@ mod tests {
 
     use super::super::address::network;
     use super::*;
-    use crate::http::client::dial::{system_resolve, trusting};
+    use crate::http::client::dial::trusting;
 
     #[test]
     fn a_receiver_asks_to_be_left_alone_in_seconds_or_until_a_date() {
@@ -463,8 +482,8 @@ mod tests {
         assert!(allows(&Judge::Anywhere, "http://a/", "10.0.0.1"));
     }
 
-    fn client() -> Client {
-        Client::new(trusting(Vec::new()).unwrap(), system_resolve())
+    fn client(room: OutgoingRoom) -> Client {
+        Client::within(room, trusting(Vec::new()).unwrap())
     }
 
     /// Posts to a URL that ends with `rest`; returns the first line of the request, and what came of it where the
@@ -482,7 +501,7 @@ mod tests {
             let head = String::from_utf8_lossy(&head[..length]).into_owned();
             head.lines().next().unwrap_or_default().to_owned()
         });
-        let (client, headers) = (client(), HeaderMap::new());
+        let (client, headers) = (client(OutgoingRoom::default()), HeaderMap::new());
         let answered = client.post(&url, &Judge::Anywhere, &headers, Bytes::new());
         let answered = answered.await;
         (receiving.await.unwrap(), answered)
@@ -500,6 +519,42 @@ mod tests {
             assert_eq!(asked, line);
             assert_eq!(answered.map(|answered| answered.status), Ok(204), "{rest}");
         }
+    }
+
+    #[tokio::test]
+    async fn where_too_many_bodies_are_passed_over_the_connection_of_the_next_one_is_closed_at_once()
+     {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            for number in 1.. {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let ended = ended.clone();
+                tokio::spawn(async move {
+                    let mut head = vec![0; 4_096];
+                    let _ = stream.read(&mut head).await;
+                    // The body does not come.
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n";
+                    let _ = stream.write_all(answer).await;
+                    let _ = stream.read(&mut head).await;
+                    let _ = ended.send(number);
+                });
+            }
+        });
+        let client = client(OutgoingRoom {
+            drains: 1,
+            ..OutgoingRoom::default()
+        });
+        let headers = HeaderMap::new();
+        for _ in 1..=2 {
+            let posted = client.post(&url, &Judge::Anywhere, &headers, Bytes::new());
+            assert_eq!(posted.await.map(|answered| answered.status), Ok(200));
+        }
+        // The first connection is waited for until its time is over.
+        assert_eq!(ends.recv().await, Some(2));
+        assert_eq!(ends.recv().await, Some(1));
     }
 
     /// A receiver that accepts every request, one on each connection, and notes the address of each.
@@ -542,7 +597,9 @@ mod tests {
             });
             let tls = trusting(Vec::new()).unwrap();
             let idle_timeout = Duration::from_millis(200);
-            let client = Client::keeping_for(idle_timeout, tls, system_resolve());
+            let room = OutgoingRoom::default();
+            let resolve = system_resolve(room.lookups);
+            let client = Client::keeping_for(idle_timeout, room, tls, resolve);
             let patience = Duration::from_secs(10);
             let headers = HeaderMap::new();
             let judge = Judge::Anywhere;
@@ -593,7 +650,9 @@ mod tests {
                     .collect();
                 Box::pin(std::future::ready(Ok(found)))
             });
-            let client = Client::new(trusting(Vec::new()).unwrap(), resolve);
+            let tls = trusting(Vec::new()).unwrap();
+            let room = OutgoingRoom::default();
+            let client = Client::keeping_for(IDLE_TIMEOUT, room, tls, resolve);
             let judge = Judge::Webhooks {
                 allowed: Arc::new(Allowed(vec![network("127.0.0.1").unwrap()])),
                 plain: false,
