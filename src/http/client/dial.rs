@@ -57,8 +57,16 @@ pub fn system_resolve(most: usize) -> Resolve {
         let lookups = Arc::clone(&lookups);
         Box::pin(async move {
             let at = host.clone();
-            let look = move || (at.as_str(), port).to_socket_addrs();
-            Ok(lookups.run(host, look).await??.collect())
+            let look = move || {
+                let found = (at.as_str(), 0_u16).to_socket_addrs();
+                found.map(Iterator::collect::<Vec<_>>)
+            };
+            // Whoever waits for the same host may want another port.
+            let mut found = lookups.run(host, look).await?;
+            for address in &mut found {
+                address.set_port(port);
+            }
+            Ok(found)
         })
     })
 }
@@ -167,6 +175,11 @@ impl Target {
             port: port_of(authority)?.unwrap_or(usual),
         })
     }
+
+    /// The host, without the brackets of an IPv6 address.
+    fn name(&self) -> &str {
+        self.host.trim_start_matches('[').trim_end_matches(']')
+    }
 }
 
 /// Why there is no connection.
@@ -261,7 +274,16 @@ impl Dialer {
         target: &Target,
         allows: impl Fn(IpAddr) -> bool,
     ) -> Result<Connection, DialError> {
-        let host = target.host.trim_start_matches('[').trim_end_matches(']');
+        let found = self.find(target).await?;
+        self.connect_to(target, found, allows).await
+    }
+
+    /// The addresses of `target`, for [`Self::connect_to`].
+    ///
+    /// # Errors
+    /// When there are none.
+    pub async fn find(&self, target: &Target) -> Result<Vec<SocketAddr>, DialError> {
+        let host = target.name();
         let found = match host.parse::<IpAddr>() {
             Ok(address) => vec![SocketAddr::new(address, target.port)],
             Err(_) => (self.resolve)(host.to_owned(), target.port)
@@ -271,6 +293,19 @@ impl Dialer {
         if found.is_empty() {
             return Err("its name has no address".into());
         }
+        Ok(found)
+    }
+
+    /// A connection to `target`, at one of the addresses that were found, which `allows` allows.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn connect_to(
+        &self,
+        target: &Target,
+        found: Vec<SocketAddr>,
+        allows: impl Fn(IpAddr) -> bool,
+    ) -> Result<Connection, DialError> {
         // The addresses that were checked are those connected to: the name is not resolved again.
         let mut allowed = found
             .into_iter()
@@ -287,7 +322,7 @@ impl Dialer {
                     .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
             };
             match reached {
-                Ok(stream) => return self.shake_hands(target, host, stream).await,
+                Ok(stream) => return self.shake_hands(target, stream).await,
                 Err(error) => failed = DialError::with("it cannot be reached")(error),
             }
         }
@@ -297,13 +332,12 @@ impl Dialer {
     async fn shake_hands(
         &self,
         target: &Target,
-        host: &str,
         stream: Box<dyn Stream>,
     ) -> Result<Connection, DialError> {
         let stream: Box<dyn Stream> = match target.is_secure {
             false => stream,
             true => {
-                let name = ServerName::try_from(host.to_owned());
+                let name = ServerName::try_from(target.name().to_owned());
                 let name = name.map_err(|_| "its name is not one of TLS")?;
                 let stream = self.tls.connect(name, stream).await;
                 Box::new(stream.map_err(|error| DialError::with(Self::no_tls(&error))(error))?)

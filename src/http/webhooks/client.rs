@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -147,9 +148,13 @@ impl Client {
         body: Bytes,
     ) -> Result<Answered, &'static str> {
         let (target, uri) = target(url)?;
-        let asked = self.ask(&target, &uri, judge, headers, &body);
+        let is_looked_up = AtomicBool::new(false);
+        let asked = self.ask(&target, &uri, judge, headers, &body, &is_looked_up);
         match timeout(ANSWER_TIMEOUT, asked).await {
             Ok(answered) => answered,
+            Err(_) if is_looked_up.load(Ordering::Relaxed) => {
+                Err("its name was not resolved in time")
+            }
             Err(_) => Err("it did not answer in time"),
         }
     }
@@ -195,6 +200,7 @@ impl Client {
         }
     }
 
+    /// Makes the request. While the receiver's name is being looked up, `is_looked_up` is true.
     async fn ask(
         &self,
         target: &Target,
@@ -202,6 +208,7 @@ impl Client {
         judge: &Judge,
         headers: &HeaderMap,
         body: &Bytes,
+        is_looked_up: &AtomicBool,
     ) -> Result<Answered, &'static str> {
         let request = || {
             let mut request = Request::post(&*request_target(uri));
@@ -222,7 +229,11 @@ impl Client {
             return Ok(self.answered(target, kept, answer));
         }
         let allows = |address| judge.allows(target, address);
-        let fresh = self.shared.dialer.connect(target, allows).await;
+        let dialer = &self.shared.dialer;
+        is_looked_up.store(true, Ordering::Relaxed);
+        let found = dialer.find(target).await.map_err(|error| error.what)?;
+        is_looked_up.store(false, Ordering::Relaxed);
+        let fresh = dialer.connect_to(target, found, allows).await;
         let mut fresh = fresh.map_err(|error| error.what)?;
         let answer = fresh.sender.send_request(request()?).await;
         match answer {
@@ -518,6 +529,24 @@ mod tests {
             let (asked, answered) = posted(rest, answer).await;
             assert_eq!(asked, line);
             assert_eq!(answered.map(|answered| answered.status), Ok(204), "{rest}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_whose_time_runs_out_says_whether_its_name_was_not_resolved() {
+        let resolve: Resolve =
+            Arc::new(|_, _| Box::pin(std::future::pending::<std::io::Result<Vec<SocketAddr>>>()));
+        let (tls, room) = (trusting(Vec::new()).unwrap(), OutgoingRoom::default());
+        let client = Client::keeping_for(IDLE_TIMEOUT, room, tls, resolve);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let silent = format!("http://{}/", listener.local_addr().unwrap());
+        for (url, error) in [
+            ("http://a.example/", "its name was not resolved in time"),
+            (silent.as_str(), "it did not answer in time"),
+        ] {
+            let headers = HeaderMap::new();
+            let posted = client.post(url, &Judge::Anywhere, &headers, Bytes::new());
+            assert_eq!(posted.await, Err(error));
         }
     }
 
