@@ -258,9 +258,19 @@ impl Dialer {
     fn no_tls(error: &io::Error) -> &'static str {
         match error.get_ref().and_then(|cause| cause.downcast_ref()) {
             Some(error) if is_of_authority(error) => OF_AUTHORITY,
-            Some(tokio_rustls::rustls::Error::InvalidCertificate(_)) => {
-                "its certificate is not trusted"
-            }
+            Some(TlsError::InvalidCertificate(error)) => match error {
+                CertificateError::NotValidForName
+                | CertificateError::NotValidForNameContext { .. } => {
+                    "its certificate is for another name"
+                }
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                    "its certificate has expired"
+                }
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                    "its certificate is not valid yet"
+                }
+                _ => "its certificate is not trusted",
+            },
             _ => "TLS with it failed",
         }
     }
@@ -362,6 +372,8 @@ impl Dialer {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use tokio_rustls::rustls::pki_types::UnixTime;
+
     use super::*;
 
     #[test]
@@ -375,6 +387,52 @@ mod tests {
         ] {
             assert_eq!(request_target(&url.parse().unwrap()), target, "{url}");
         }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_certificate_is_said() {
+        let (time, other) = (UnixTime::now(), UnixTime::since_unix_epoch(Duration::ZERO));
+        for (error, said) in [
+            (
+                CertificateError::NotValidForName,
+                "its certificate is for another name",
+            ),
+            (
+                CertificateError::NotValidForNameContext {
+                    expected: ServerName::try_from("a.example").unwrap(),
+                    presented: Vec::new(),
+                },
+                "its certificate is for another name",
+            ),
+            (CertificateError::Expired, "its certificate has expired"),
+            (
+                CertificateError::ExpiredContext {
+                    time,
+                    not_after: other,
+                },
+                "its certificate has expired",
+            ),
+            (
+                CertificateError::NotValidYet,
+                "its certificate is not valid yet",
+            ),
+            (
+                CertificateError::NotValidYetContext {
+                    time: other,
+                    not_before: time,
+                },
+                "its certificate is not valid yet",
+            ),
+            (
+                CertificateError::UnknownIssuer,
+                "its certificate is not trusted",
+            ),
+        ] {
+            let error = io::Error::other(TlsError::InvalidCertificate(error));
+            assert_eq!(Dialer::no_tls(&error), said);
+        }
+        let other = io::Error::other(TlsError::HandshakeNotComplete);
+        assert_eq!(Dialer::no_tls(&other), "TLS with it failed");
     }
 
     #[test]

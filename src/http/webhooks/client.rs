@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use chrono::{DateTime, Datelike as _, NaiveDateTime};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{DATE, HOST, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
@@ -238,6 +239,7 @@ impl Client {
         let answer = fresh.sender.send_request(request()?).await;
         match answer {
             Ok(answer) => Ok(self.answered(target, fresh, answer)),
+            Err(error) if error.is_parse_too_large() => Err("its response's head is too large"),
             Err(error) if error.is_parse() => Err("its answer is not HTTP"),
             Err(_) => Err("it broke off before its answer"),
         }
@@ -409,21 +411,48 @@ fn target(url: &str) -> Result<(Target, Uri), &'static str> {
 fn retry_after(
     value: &HeaderValue,
     date: Option<&HeaderValue>,
-    own: impl FnOnce() -> Timestamp,
+    own: impl Fn() -> Timestamp,
 ) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         // A number that does not fit counts as the maximum.
         return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
     }
-    let seconds = |value: &HeaderValue| {
-        let parsed = chrono::DateTime::parse_from_rfc2822(value.to_str().ok()?.trim());
-        Some(parsed.ok()?.timestamp())
-    };
+    let seconds = |value: &HeaderValue| http_date(value.to_str().ok()?.trim(), &own);
     let until = seconds(value)?;
     let now = date.and_then(seconds);
     let now = now.unwrap_or_else(|| own().millis().div_euclid(1_000));
     u64::try_from(until - now).ok().map(Duration::from_secs)
+}
+
+/// Parses a date in one of the three forms of RFC 9110 5.6.7, in seconds since 1970. `own` tells the century of a year of
+/// two digits.
+fn http_date(text: &str, own: impl Fn() -> Timestamp) -> Option<i64> {
+    if let Ok(date) = DateTime::parse_from_rfc2822(text) {
+        return Some(date.timestamp());
+    }
+    if let Ok(date) = NaiveDateTime::parse_from_str(text, "%a %b %e %H:%M:%S %Y") {
+        return Some(date.and_utc().timestamp());
+    }
+    // The form of RFC 850, "Sunday, 06-Nov-94 08:49:37 GMT", whose day of the week depends on the century.
+    let (_, text) = text.split_once(", ")?;
+    let (date, time) = text.split_once(' ')?;
+    let mut parts = date.split('-');
+    let (Some(day), Some(month), Some(year), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return None;
+    };
+    if year.len() != 2 || !year.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let year: i32 = year.parse().ok()?;
+    let this_year = DateTime::from_timestamp_millis(own().millis())?.year();
+    let ahead = (year - this_year).rem_euclid(100);
+    // More than 50 years ahead means the most recent year with these digits.
+    let year = this_year + if ahead > 50 { ahead - 100 } else { ahead };
+    let date = DateTime::parse_from_rfc2822(&format!("{day} {month} {year} {time}"));
+    Some(date.ok()?.timestamp())
 }
 
 #[cfg(test)]
@@ -465,6 +494,46 @@ mod tests {
         let unfit = HeaderValue::from_static("yesterday");
         assert_eq!(dated(until, Some(&unfit)), seconds(60));
         assert_eq!(dated("Sun, 06 Nov 1994 08:50:16 GMT", None), None);
+    }
+
+    #[test]
+    fn a_date_has_any_of_the_three_forms_of_http() {
+        let own = || Timestamp::parse("2026-11-06T00:00:00Z").unwrap();
+        let of = |text: &str| http_date(text, own);
+        let at = |text: &str| Some(Timestamp::parse(text).unwrap().millis() / 1_000);
+        for (text, expected) in [
+            ("Fri, 06 Nov 2026 08:49:37 GMT", "2026-11-06T08:49:37Z"),
+            ("Friday, 06-Nov-26 08:49:37 GMT", "2026-11-06T08:49:37Z"),
+            ("Fri Nov  6 08:49:37 2026", "2026-11-06T08:49:37Z"),
+            ("Mon Nov 16 08:49:37 2026", "2026-11-16T08:49:37Z"),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", "1994-11-06T08:49:37Z"),
+            // A year of two digits is at most 50 years ahead.
+            ("Friday, 06-Nov-76 08:49:37 GMT", "2076-11-06T08:49:37Z"),
+            ("Sunday, 06-Nov-77 08:49:37 GMT", "1977-11-06T08:49:37Z"),
+        ] {
+            assert_eq!(of(text), at(expected), "{text}");
+        }
+        for nothing in [
+            "Friday, 06-Nov-2026 08:49:37 GMT",
+            "Friday, 06-Nov 08:49:37 GMT",
+            "Friday, 31-Feb-26 08:49:37 GMT",
+            "Fri Nov  6 2026",
+            "Mon Nov  6 08:49:37 2026",
+        ] {
+            assert_eq!(of(nothing), None, "{nothing}");
+        }
+        // All of them count in `Retry-After`, and in the `Date` that it is relative to.
+        let forms = [
+            "Fri, 06 Nov 2026 08:49:37 GMT",
+            "Friday, 06-Nov-26 08:49:37 GMT",
+            "Fri Nov  6 08:49:37 2026",
+        ];
+        let until = HeaderValue::from_static("Friday, 06-Nov-26 08:51:17 GMT");
+        for form in forms {
+            let date = HeaderValue::from_static(form);
+            let asked = retry_after(&until, Some(&date), own);
+            assert_eq!(asked, Some(Duration::from_secs(100)), "{form}");
+        }
     }
 
     #[test]
@@ -529,6 +598,26 @@ mod tests {
             let (asked, answered) = posted(rest, answer).await;
             assert_eq!(asked, line);
             assert_eq!(answered.map(|answered| answered.status), Ok(204), "{rest}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_head_that_is_too_large_is_told_from_what_is_not_http() {
+        let head = |fields: String| format!("HTTP/1.1 204 No Content\r\n{fields}\r\n");
+        let large = format!("X-Large: {}\r\n", "a".repeat(17 << 10));
+        let many = |count: usize| "A: b\r\n".repeat(count);
+        let is_large = Err("its response's head is too large");
+        for (answer, expected) in [
+            (head(large), is_large),
+            (head(many(101)), is_large),
+            (head(many(100)), Ok(204)),
+            (
+                "SSH-2.0-OpenSSH\r\n\r\n".to_owned(),
+                Err("its answer is not HTTP"),
+            ),
+        ] {
+            let (_, answered) = posted("/", answer).await;
+            assert_eq!(answered.map(|answered| answered.status), expected);
         }
     }
 
