@@ -25,18 +25,16 @@ const fn reserve(health: ReceiverHealth) -> usize {
     match health {
         ReceiverHealth::Taking => 512,
         ReceiverHealth::Unknown => 128,
-        ReceiverHealth::Failing | ReceiverHealth::Slow | ReceiverHealth::Silent => 64,
+        ReceiverHealth::Failing => 64,
+        ReceiverHealth::Slow | ReceiverHealth::Silent => 32,
     }
 }
 
-/// Number of slots that a subscription may have while half of its kind's reserve is taken.
+/// Number of slots that a subscription may have while its kind is crowded.
 const fn share(health: ReceiverHealth) -> usize {
     match health {
-        ReceiverHealth::Taking => 4,
-        ReceiverHealth::Slow
-        | ReceiverHealth::Failing
-        | ReceiverHealth::Unknown
-        | ReceiverHealth::Silent => 1,
+        ReceiverHealth::Taking | ReceiverHealth::Slow => 4,
+        ReceiverHealth::Failing | ReceiverHealth::Unknown | ReceiverHealth::Silent => 1,
     }
 }
 
@@ -84,6 +82,15 @@ impl AttemptSlots {
         (reserve(health) * self.all / ATTEMPTS_MAX).max(1)
     }
 
+    /// Number of slots from which on a kind is crowded: half of its reserve. Slow receivers may have more, since one that
+    /// is alone brings little with few requests.
+    fn crowd(&self, health: ReceiverHealth) -> usize {
+        match health {
+            ReceiverHealth::Slow => 4 * self.reserve(health),
+            _ => self.reserve(health) / 2,
+        }
+    }
+
     /// Takes a slot for a subscription that has `own` attempts in flight; `None` while there is none for it. Then the
     /// caller tries again when one of its own attempts ends, or when [`AttemptSlots::next`] names the subscription.
     pub(super) fn begin(
@@ -92,7 +99,7 @@ impl AttemptSlots {
         own: usize,
         health: ReceiverHealth,
     ) -> Option<AttemptSlot> {
-        let is_crowded = self.kind(health).taken >= self.reserve(health) / 2;
+        let is_crowded = self.kind(health).taken >= self.crowd(health);
         if is_crowded && own >= share(health) {
             return None;
         }
@@ -213,6 +220,7 @@ mod tests {
         assert_eq!(slow.len(), most(Slow));
         let soon = taken(&mut turns, 9_000..9_500, 32, Taking);
         assert_eq!(soon.len(), ATTEMPTS_MAX / 2);
+        assert_eq!(slow.len() + soon.len(), 288 + 512);
         // Those that fail and are new have what is theirs, too.
         assert!(turns.begin(id(9_600), 0, Failing).is_some());
         assert!(turns.begin(id(9_601), 0, Unknown).is_some());
@@ -280,7 +288,7 @@ mod tests {
         let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         // Eight subscriptions have all the slots that they want; each further one has its share.
         let well = taken(&mut turns, 0..5_000, 32, Taking);
-        assert_eq!(well.len(), 704);
+        assert_eq!(well.len(), 768);
         assert!(turns.begin(id(8), 3, Taking).is_none());
         assert!(turns.begin(id(9_000), 0, Unknown).is_some());
     }
@@ -356,7 +364,7 @@ mod tests {
         let silent = taken(&mut turns, 3_000..4_000, 1, Silent);
         let taking = [well.len(), slow.len()];
         let all = [failing.len(), new.len(), silent.len()];
-        assert_eq!((taking, all), ([704, 64], [64, 128, 64]));
+        assert_eq!((taking, all), ([768, 32], [64, 128, 32]));
         let all = taking.iter().chain(&all);
         assert_eq!(all.sum::<usize>(), ATTEMPTS_MAX);
         // The slot that becomes free may go to any kind.
