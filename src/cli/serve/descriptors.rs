@@ -110,7 +110,8 @@ impl Room {
             .descriptors()
             .saturating_add(messages.descriptors());
         Self {
-            connections: left.saturating_sub(taken).max(1),
+            // Where hardly any are left, the few that go out in any case are of those for files.
+            connections: left.saturating_sub(taken.min(most)).max(1),
             webhooks,
             messages,
         }
@@ -141,8 +142,11 @@ mod tests {
         for receivers in [0, 1, 40] {
             let left = beside(1_024, 2, 64);
             let narrow = Room::of(left, receivers);
-            assert!(narrow.connections >= left * 7 / 10, "{narrow:?}");
-            assert_eq!(narrow.connections + taken(&narrow), left);
+            assert!(narrow.connections >= left * 3 / 4, "{narrow:?}");
+            assert!(
+                narrow.connections + taken(&narrow) <= left + 20,
+                "{narrow:?}"
+            );
             assert!(narrow.webhooks.requests >= 16, "{narrow:?}");
             assert!(narrow.webhooks.requests < 1_024, "{narrow:?}");
             assert_eq!(narrow.messages.requests > 0, receivers > 0);
