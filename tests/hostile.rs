@@ -56,14 +56,14 @@ fn opening_http1(kind: Kind) -> Vec<u8> {
     }
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let stream = stream.to_be_bytes();
     [&length[1..], &[kind, flags], &stream, payload].concat()
 }
 
 /// Fields as literals that are not kept (RFC 7541 6.2.2).
-fn fields(fields: &[(&str, &str)]) -> Vec<u8> {
+pub fn fields(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, value) in fields {
         bytes.push(0);

@@ -11,11 +11,13 @@ use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::hostile::{fields, frame};
 use crate::support::{PATIENCE, World};
 use crate::tls::{Secure, ask, block_on, secured};
 
@@ -55,6 +57,54 @@ fn over_http_2_a_head_of_more_than_a_hundred_fields_is_refused_and_its_connectio
             if status == 431 {
                 assert_eq!(body["code"], "request_invalid", "{fields}");
             }
+        }
+    });
+}
+
+/// Sends a request whose `:path` is written as it is; returns the first byte of the fields of the response.
+async fn asked_in_bytes(server: &Secure, path: &str) -> u8 {
+    let stream = TcpStream::connect(&server.address).await.unwrap();
+    let stream = secured(stream, server.certificate.clone(), "h2").await;
+    let mut stream = stream.unwrap();
+    let head = fields(&[
+        (":method", "GET"),
+        (":scheme", "https"),
+        (":authority", "localhost"),
+        (":path", path),
+    ]);
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    // Settings, and a head that is whole and ends its stream.
+    bytes.extend(frame(4, 0, 0, &[]));
+    bytes.extend(frame(1, 5, 1, &head));
+    stream.write_all(&bytes).await.unwrap();
+    stream.flush().await.unwrap();
+    loop {
+        let mut start = [0; 9];
+        stream.read_exact(&mut start).await.unwrap();
+        let length = u32::from_be_bytes([0, start[0], start[1], start[2]]);
+        let mut payload = vec![0; usize::try_from(length).unwrap()];
+        stream.read_exact(&mut payload).await.unwrap();
+        assert_ne!(start[3], 3, "the stream is reset");
+        if start[3] == 1 {
+            return payload[0];
+        }
+    }
+}
+
+#[test]
+fn over_http_2_a_fragment_is_dropped_and_a_route_goes_by_what_is_before_it() {
+    let world = World::new();
+    let server = Secure::start_with(&world, &[]);
+    // `:status` 200 and 404 are entries of HPACK's static table (RFC 7541, appendix A).
+    let (found, not_found) = (0x80 | 8, 0x80 | 13);
+    block_on(async {
+        for (path, status) in [
+            ("/healthz", found),
+            ("/healthz#/../nothing", found),
+            ("/nothing#/../healthz", not_found),
+        ] {
+            let asked = timeout(PATIENCE, asked_in_bytes(&server, path)).await;
+            assert_eq!(asked.unwrap(), status, "{path}");
         }
     });
 }

@@ -7,7 +7,7 @@ use tokio_rustls::rustls::ClientConfig;
 
 use super::exit::Failure;
 use crate::engine::clock::SystemClock;
-use crate::http::client::dial::{Dialer, system_resolve};
+use crate::http::client::dial::{Dialer, FEW_LOOKUPS, system_resolve};
 use crate::http::traces::Tracer;
 use crate::http::traces::export::{Collector, Exporting, export};
 
@@ -46,7 +46,7 @@ impl TraceArgs {
         };
         let clock = Arc::new(SystemClock::default());
         let (tracer, spans) = Tracer::new(self.trace_sample, clock);
-        let dialer = Dialer::new(trusted.clone(), system_resolve());
+        let dialer = Dialer::new(trusted.clone(), system_resolve(FEW_LOOKUPS));
         let counts = Arc::clone(tracer.counts());
         let sent = export(collector, dialer, spans, counts).map_err(Failure::from_error)?;
         Ok(Traces {

@@ -6,21 +6,25 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use chrono::{DateTime, Datelike as _, NaiveDateTime};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{DATE, HOST, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, Response, Uri};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
 
 use super::client::address::Allowed;
-use super::client::dial::{Connection, Dialer, Resolve, Target};
+use super::client::dial::{Connection, Dialer, Resolve, Target, request_target, system_resolve};
+use super::client::room::OutgoingRoom;
 use crate::base::time::Timestamp;
 use crate::engine::channel::schedule::Failure;
 use crate::engine::clock::{Clock as _, SystemClock};
@@ -31,10 +35,9 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Limits for draining a response's body to keep its connection, in bytes and in time.
 const REST_BYTES_MAX: usize = 64 << 10;
 const REST_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a connection is kept without a request; how many are kept for one receiver, and in total.
+/// How long a connection is kept without a request, and how many are kept for one receiver.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 const IDLE_OF_ONE_MAX: usize = 32;
-const IDLE_MAX: usize = 1_024;
 
 /// The rule for the addresses that a request may be sent to.
 #[derive(Clone)]
@@ -80,6 +83,8 @@ pub struct Client {
 
 struct ClientShared {
     dialer: Dialer,
+    room: OutgoingRoom,
+    drains: Arc<Semaphore>,
     idle: Mutex<Idle>,
     idle_timeout: Duration,
 }
@@ -93,21 +98,34 @@ struct Idle {
 }
 
 impl Client {
-    /// Creates a client with these TLS settings and this way to resolve names.
+    /// Creates a client with these TLS settings, whose connections and look-ups stay within `room`.
     #[must_use]
-    pub fn new(tls: ClientConfig, resolve: Resolve) -> Self {
-        Self::keeping_for(IDLE_TIMEOUT, tls, resolve)
+    pub fn within(room: OutgoingRoom, tls: ClientConfig) -> Self {
+        Self::keeping_for(IDLE_TIMEOUT, room, tls, system_resolve(room.lookups))
     }
 
-    fn keeping_for(idle_timeout: Duration, tls: ClientConfig, resolve: Resolve) -> Self {
+    fn keeping_for(
+        idle_timeout: Duration,
+        room: OutgoingRoom,
+        tls: ClientConfig,
+        resolve: Resolve,
+    ) -> Self {
         Self {
             shared: Arc::new(ClientShared {
                 dialer: Dialer::new(tls, resolve),
+                room,
+                drains: Arc::new(Semaphore::new(room.drains)),
                 idle: Mutex::default(),
                 idle_timeout,
             }),
             tracer: None,
         }
+    }
+
+    /// Returns the maximum number of requests that its caller may have in flight.
+    #[must_use]
+    pub fn requests_max(&self) -> usize {
+        self.shared.room.requests
     }
 
     /// Returns the client, whose deliveries are traced by `tracer`.
@@ -129,9 +147,13 @@ impl Client {
         body: Bytes,
     ) -> Result<Answered, &'static str> {
         let (target, uri) = target(url)?;
-        let asked = self.ask(&target, &uri, judge, headers, &body);
+        let is_looked_up = AtomicBool::new(false);
+        let asked = self.ask(&target, &uri, judge, headers, &body, &is_looked_up);
         match timeout(ANSWER_TIMEOUT, asked).await {
             Ok(answered) => answered,
+            Err(_) if is_looked_up.load(Ordering::Relaxed) => {
+                Err("its name was not resolved in time")
+            }
             Err(_) => Err("it did not answer in time"),
         }
     }
@@ -177,6 +199,7 @@ impl Client {
         }
     }
 
+    /// Makes the request. While the receiver's name is being looked up, `is_looked_up` is true.
     async fn ask(
         &self,
         target: &Target,
@@ -184,10 +207,10 @@ impl Client {
         judge: &Judge,
         headers: &HeaderMap,
         body: &Bytes,
+        is_looked_up: &AtomicBool,
     ) -> Result<Answered, &'static str> {
         let request = || {
-            let path = uri.path_and_query().map_or("/", |path| path.as_str());
-            let mut request = Request::post(if path.is_empty() { "/" } else { path });
+            let mut request = Request::post(&*request_target(uri));
             if let Some(all) = request.headers_mut() {
                 *all = headers.clone();
                 let host = uri.authority().map(|authority| authority.as_str());
@@ -205,11 +228,16 @@ impl Client {
             return Ok(self.answered(target, kept, answer));
         }
         let allows = |address| judge.allows(target, address);
-        let fresh = self.shared.dialer.connect(target, allows).await;
+        let dialer = &self.shared.dialer;
+        is_looked_up.store(true, Ordering::Relaxed);
+        let found = dialer.find(target).await.map_err(|error| error.what)?;
+        is_looked_up.store(false, Ordering::Relaxed);
+        let fresh = dialer.connect_to(target, found, allows).await;
         let mut fresh = fresh.map_err(|error| error.what)?;
         let answer = fresh.sender.send_request(request()?).await;
         match answer {
             Ok(answer) => Ok(self.answered(target, fresh, answer)),
+            Err(error) if error.is_parse_too_large() => Err("its response's head is too large"),
             Err(error) if error.is_parse() => Err("its answer is not HTTP"),
             Err(_) => Err("it broke off before its answer"),
         }
@@ -229,12 +257,13 @@ impl Client {
         let body = answer.into_body();
         if body.is_end_stream() {
             self.shared.keep(target, connection);
-        } else {
+        } else if let Ok(drain) = Arc::clone(&self.shared.drains).try_acquire_owned() {
             let (shared, target) = (Arc::clone(&self.shared), target.clone());
             tokio::spawn(async move {
                 if let Ok(true) = timeout(REST_TIMEOUT, passed_over(body)).await {
                     shared.keep(&target, connection);
                 }
+                drop(drain);
             });
         }
         Answered {
@@ -306,10 +335,10 @@ impl ClientShared {
             return;
         }
         let mut idle = self.idle.lock();
-        if idle.count >= IDLE_MAX {
+        if idle.count >= self.room.idle {
             idle.let_old_go(self.idle_timeout);
         }
-        if idle.count >= IDLE_MAX {
+        if idle.count >= self.room.idle {
             return;
         }
         let of_target = idle.connections.entry(target.clone()).or_default();
@@ -380,21 +409,48 @@ fn target(url: &str) -> Result<(Target, Uri), &'static str> {
 fn retry_after(
     value: &HeaderValue,
     date: Option<&HeaderValue>,
-    own: impl FnOnce() -> Timestamp,
+    own: impl Fn() -> Timestamp,
 ) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         // A number that does not fit counts as the maximum.
         return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
     }
-    let seconds = |value: &HeaderValue| {
-        let parsed = chrono::DateTime::parse_from_rfc2822(value.to_str().ok()?.trim());
-        Some(parsed.ok()?.timestamp())
-    };
+    let seconds = |value: &HeaderValue| http_date(value.to_str().ok()?.trim(), &own);
     let until = seconds(value)?;
     let now = date.and_then(seconds);
     let now = now.unwrap_or_else(|| own().millis().div_euclid(1_000));
     u64::try_from(until - now).ok().map(Duration::from_secs)
+}
+
+/// Parses a date in one of the three forms of RFC 9110 5.6.7, in seconds since 1970. `own` tells the century of a year of
+/// two digits.
+fn http_date(text: &str, own: impl Fn() -> Timestamp) -> Option<i64> {
+    if let Ok(date) = DateTime::parse_from_rfc2822(text) {
+        return Some(date.timestamp());
+    }
+    if let Ok(date) = NaiveDateTime::parse_from_str(text, "%a %b %e %H:%M:%S %Y") {
+        return Some(date.and_utc().timestamp());
+    }
+    // The form of RFC 850, "Sunday, 06-Nov-94 08:49:37 GMT", whose day of the week depends on the century.
+    let (_, text) = text.split_once(", ")?;
+    let (date, time) = text.split_once(' ')?;
+    let mut parts = date.split('-');
+    let (Some(day), Some(month), Some(year), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return None;
+    };
+    if year.len() != 2 || !year.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let year: i32 = year.parse().ok()?;
+    let this_year = DateTime::from_timestamp_millis(own().millis())?.year();
+    let ahead = (year - this_year).rem_euclid(100);
+    // More than 50 years ahead means the most recent year with these digits.
+    let year = this_year + if ahead > 50 { ahead - 100 } else { ahead };
+    let date = DateTime::parse_from_rfc2822(&format!("{day} {month} {year} {time}"));
+    Some(date.ok()?.timestamp())
 }
 
 #[cfg(test)]
@@ -404,7 +460,7 @@ mod tests {
 
     use super::super::client::address::network;
     use super::*;
-    use crate::http::client::dial::{system_resolve, trusting};
+    use crate::http::client::dial::trusting;
 
     #[test]
     fn a_receiver_asks_to_be_left_alone_in_seconds_or_until_a_date() {
@@ -439,6 +495,46 @@ mod tests {
     }
 
     #[test]
+    fn a_date_has_any_of_the_three_forms_of_http() {
+        let own = || Timestamp::parse("2026-11-06T00:00:00Z").unwrap();
+        let of = |text: &str| http_date(text, own);
+        let at = |text: &str| Some(Timestamp::parse(text).unwrap().millis() / 1_000);
+        for (text, expected) in [
+            ("Fri, 06 Nov 2026 08:49:37 GMT", "2026-11-06T08:49:37Z"),
+            ("Friday, 06-Nov-26 08:49:37 GMT", "2026-11-06T08:49:37Z"),
+            ("Fri Nov  6 08:49:37 2026", "2026-11-06T08:49:37Z"),
+            ("Mon Nov 16 08:49:37 2026", "2026-11-16T08:49:37Z"),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", "1994-11-06T08:49:37Z"),
+            // A year of two digits is at most 50 years ahead.
+            ("Friday, 06-Nov-76 08:49:37 GMT", "2076-11-06T08:49:37Z"),
+            ("Sunday, 06-Nov-77 08:49:37 GMT", "1977-11-06T08:49:37Z"),
+        ] {
+            assert_eq!(of(text), at(expected), "{text}");
+        }
+        for nothing in [
+            "Friday, 06-Nov-2026 08:49:37 GMT",
+            "Friday, 06-Nov 08:49:37 GMT",
+            "Friday, 31-Feb-26 08:49:37 GMT",
+            "Fri Nov  6 2026",
+            "Mon Nov  6 08:49:37 2026",
+        ] {
+            assert_eq!(of(nothing), None, "{nothing}");
+        }
+        // All of them count in `Retry-After`, and in the `Date` that it is relative to.
+        let forms = [
+            "Fri, 06 Nov 2026 08:49:37 GMT",
+            "Friday, 06-Nov-26 08:49:37 GMT",
+            "Fri Nov  6 08:49:37 2026",
+        ];
+        let until = HeaderValue::from_static("Friday, 06-Nov-26 08:51:17 GMT");
+        for form in forms {
+            let date = HeaderValue::from_static(form);
+            let asked = retry_after(&until, Some(&date), own);
+            assert_eq!(asked, Some(Duration::from_secs(100)), "{form}");
+        }
+    }
+
+    #[test]
     fn plain_http_stays_on_this_machine_and_what_is_allowed_is_judged_all_the_same() {
         let judge = |allowed: &[&str], plain| Judge::Webhooks {
             allowed: Arc::new(Allowed(
@@ -462,6 +558,118 @@ mod tests {
         assert!(allows(&plain, "http://a/", "8.8.8.8"));
         assert!(!allows(&plain, "http://a/", "10.0.0.1"));
         assert!(allows(&Judge::Anywhere, "http://a/", "10.0.0.1"));
+    }
+
+    fn client(room: OutgoingRoom) -> Client {
+        Client::within(room, trusting(Vec::new()).unwrap())
+    }
+
+    /// Posts to a URL that ends with `rest`; returns the first line of the request, and what came of it where the
+    /// receiver answers with these bytes.
+    async fn posted(rest: &str, answer: String) -> (String, Result<Answered, &'static str>) {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}{rest}", listener.local_addr().unwrap());
+        let receiving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = vec![0; 4_096];
+            let length = stream.read(&mut head).await.unwrap();
+            // The client may have closed the connection before the end.
+            let _ = stream.write_all(answer.as_bytes()).await;
+            let head = String::from_utf8_lossy(&head[..length]).into_owned();
+            head.lines().next().unwrap_or_default().to_owned()
+        });
+        let (client, headers) = (client(OutgoingRoom::default()), HeaderMap::new());
+        let answered = client.post(&url, &Judge::Anywhere, &headers, Bytes::new());
+        let answered = answered.await;
+        (receiving.await.unwrap(), answered)
+    }
+
+    #[tokio::test]
+    async fn a_url_with_a_query_and_no_path_is_asked_at_the_root() {
+        for (rest, line) in [
+            ("", "POST / HTTP/1.1"),
+            ("?x=y", "POST /?x=y HTTP/1.1"),
+            ("/a?x=y", "POST /a?x=y HTTP/1.1"),
+        ] {
+            let answer = "HTTP/1.1 204 No Content\r\n\r\n".to_owned();
+            let (asked, answered) = posted(rest, answer).await;
+            assert_eq!(asked, line);
+            assert_eq!(answered.map(|answered| answered.status), Ok(204), "{rest}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_head_that_is_too_large_is_told_from_what_is_not_http() {
+        let head = |fields: String| format!("HTTP/1.1 204 No Content\r\n{fields}\r\n");
+        let large = format!("X-Large: {}\r\n", "a".repeat(17 << 10));
+        let many = |count: usize| "A: b\r\n".repeat(count);
+        let is_large = Err("its response's head is too large");
+        for (answer, expected) in [
+            (head(large), is_large),
+            (head(many(101)), is_large),
+            (head(many(100)), Ok(204)),
+            (
+                "SSH-2.0-OpenSSH\r\n\r\n".to_owned(),
+                Err("its answer is not HTTP"),
+            ),
+        ] {
+            let (_, answered) = posted("/", answer).await;
+            assert_eq!(answered.map(|answered| answered.status), expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_whose_time_runs_out_says_whether_its_name_was_not_resolved() {
+        let resolve: Resolve =
+            Arc::new(|_, _| Box::pin(std::future::pending::<std::io::Result<Vec<SocketAddr>>>()));
+        let (tls, room) = (trusting(Vec::new()).unwrap(), OutgoingRoom::default());
+        let client = Client::keeping_for(IDLE_TIMEOUT, room, tls, resolve);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let silent = format!("http://{}/", listener.local_addr().unwrap());
+        for (url, error) in [
+            ("http://a.example/", "its name was not resolved in time"),
+            (silent.as_str(), "it did not answer in time"),
+        ] {
+            let headers = HeaderMap::new();
+            let posted = client.post(url, &Judge::Anywhere, &headers, Bytes::new());
+            assert_eq!(posted.await, Err(error));
+        }
+    }
+
+    #[tokio::test]
+    async fn where_too_many_bodies_are_passed_over_the_connection_of_the_next_one_is_closed_at_once()
+     {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            for number in 1.. {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let ended = ended.clone();
+                tokio::spawn(async move {
+                    let mut head = vec![0; 4_096];
+                    let _ = stream.read(&mut head).await;
+                    // The body does not come.
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n";
+                    let _ = stream.write_all(answer).await;
+                    let _ = stream.read(&mut head).await;
+                    let _ = ended.send(number);
+                });
+            }
+        });
+        let client = client(OutgoingRoom {
+            drains: 1,
+            ..OutgoingRoom::default()
+        });
+        let headers = HeaderMap::new();
+        for _ in 1..=2 {
+            let posted = client.post(&url, &Judge::Anywhere, &headers, Bytes::new());
+            assert_eq!(posted.await.map(|answered| answered.status), Ok(200));
+        }
+        // The first connection is open until its time is over.
+        assert_eq!(ends.recv().await, Some(2));
     }
 
     /// A receiver that accepts every request, one on each connection, and notes the address of each.
@@ -504,7 +712,9 @@ mod tests {
             });
             let tls = trusting(Vec::new()).unwrap();
             let idle_timeout = Duration::from_millis(200);
-            let client = Client::keeping_for(idle_timeout, tls, system_resolve());
+            let room = OutgoingRoom::default();
+            let resolve = system_resolve(room.lookups);
+            let client = Client::keeping_for(idle_timeout, room, tls, resolve);
             let patience = Duration::from_secs(10);
             let headers = HeaderMap::new();
             let judge = Judge::Anywhere;
@@ -555,7 +765,9 @@ mod tests {
                     .collect();
                 Box::pin(std::future::ready(Ok(found)))
             });
-            let client = Client::new(trusting(Vec::new()).unwrap(), resolve);
+            let tls = trusting(Vec::new()).unwrap();
+            let room = OutgoingRoom::default();
+            let client = Client::keeping_for(IDLE_TIMEOUT, room, tls, resolve);
             let judge = Judge::Webhooks {
                 allowed: Arc::new(Allowed(vec![network("127.0.0.1").unwrap()])),
                 plain: false,

@@ -436,6 +436,31 @@ fn a_receiver_that_says_gone_after_the_subscription_was_moved_takes_nothing_from
 }
 
 #[test]
+fn a_failure_at_the_url_before_a_change_does_not_count_for_the_next_one() {
+    let house = House::new();
+    let (came, has_come) = mpsc::channel();
+    let (end, may_end) = mpsc::channel();
+    let may_end = Mutex::new(may_end);
+    let old = Receiver::deciding(move |_, _| {
+        came.send(()).unwrap();
+        let _ = may_end.lock().unwrap().recv_timeout(PATIENCE);
+        Reply::Status(500, "Retry-After: 3600\r\n")
+    });
+    let new = Receiver::start();
+    let subscription = house.subscribe(&old.url(), &["carebook.reference-fact.*"]);
+    house.fact("one", 1);
+    has_come.recv_timeout(PATIENCE).unwrap();
+    let moved = json!({"expectedRevision": 1, "url": new.url()});
+    let answer = house.send("PATCH", &path_of(&subscription), &moved);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    end.send(()).unwrap();
+    assert_eq!(taken(&new.wait_for(1)), [(subject("one"), 1)]);
+    let read = house.wait(&subscription, |read| read["waiting"] == 0);
+    assert_eq!(read["lastFailure"], Value::Null);
+    assert_eq!(read["status"], "enabled");
+}
+
+#[test]
 fn what_happens_during_a_pause_waits_and_is_sent_afterwards() {
     let (house, receiver) = (House::new(), Receiver::start());
     let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);

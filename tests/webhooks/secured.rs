@@ -34,13 +34,18 @@ fn a_receiver_whose_certificate_is_trusted_is_told_over_tls() {
 fn a_certificate_that_nobody_vouches_for_or_of_another_name_gets_nothing() {
     let (receiver, certificate) = Receiver::secured();
     let (_other, of_other) = Receiver::secured();
-    for (trusted, host) in [(&of_other, "localhost"), (&certificate, "127.0.0.1")] {
+    let not_trusted = "its certificate is not trusted";
+    let of_another = "its certificate is for another name";
+    for (trusted, host, error) in [
+        (&of_other, "localhost", not_trusted),
+        (&certificate, "127.0.0.1", of_another),
+    ] {
         let url = format!("https://{host}:{}/", receiver.port);
         let (house, subscription) = told(trusted, &url);
         let read = house.wait(&subscription, |read| !read["lastFailure"].is_null());
         let failure = &read["lastFailure"];
         assert_eq!(failure["status"], Value::Null);
-        assert_eq!(failure["error"], "its certificate is not trusted", "{host}");
+        assert_eq!(failure["error"], error, "{host}");
     }
     assert_eq!(receiver.came().len(), 0);
 }

@@ -8,13 +8,15 @@ use crate::cli::exit::Failure;
 use crate::cli::open::existing;
 use crate::cli::tell::tell;
 use crate::cli::within::is_within;
+use crate::http::client::room::OutgoingRoom;
 
 impl ServeArgs {
     /// Judges all that can be judged without starting, and prints it.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.judged()?;
         let trusted = self.trust.config()?;
-        self.receivers.named(&trusted, None)?;
+        self.receivers
+            .named(&trusted, OutgoingRoom::default(), None)?;
         if !self.demo {
             self.keys.check(self.keys.place(&trusted)?)?;
         }

@@ -4,18 +4,34 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cli::exit::Failure;
+use crate::engine::channel::Bounds;
+use crate::http::client::room::OutgoingRoom;
 use crate::http::limits::connections::INTERNAL_PLACES;
 
 /// Descriptors reserved for the log and its next segment, a snapshot being written and one being read, tools,
-/// listeners, and connections that are closed at once.
+/// listeners, connections to the identity provider, to NATS and to the collector of traces, and connections that are
+/// closed at once.
 const SET_ASIDE: u64 = 128;
 /// Descriptors reserved for each runtime: its poll and wake-up descriptors, and files that it reads.
 const SET_ASIDE_PER_LANE: u64 = 8;
+/// Connections to receivers take one in so many of the descriptors that files leave, at most.
+const OUTGOING_ONE_IN: usize = 4;
 
-/// Raises the limit of the process as far as allowed; returns the maximum number of connections, besides the places of
-/// the internal listener, if there is one.
+/// What the connections may take of the descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Connections of clients, besides the places of the internal listener.
+    pub connections: usize,
+    /// Connections to the receivers of webhooks.
+    pub webhooks: OutgoingRoom,
+    /// Connections to the receivers of messages.
+    pub messages: OutgoingRoom,
+}
+
+/// Raises the limit of the process as far as allowed; returns what the connections may take, besides the places of the
+/// internal listener, if there is one. `receivers` get messages.
 #[must_use]
-pub fn room_for_connections(lanes: usize, has_internal: bool) -> usize {
+pub fn room_for_connections(lanes: usize, has_internal: bool, receivers: usize) -> Room {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: maximum,
@@ -27,7 +43,32 @@ pub fn room_for_connections(lanes: usize, has_internal: bool) -> usize {
         Err(_) => current,
     };
     let places = if has_internal { INTERNAL_PLACES } else { 0 };
-    current.map_or(usize::MAX, |limit| beside(limit, lanes, places))
+    let left = current.map_or(usize::MAX, |limit| beside(limit, lanes, places));
+    let room = Room::of(left, receivers);
+    let lowered = [
+        ("webhooks", room.webhooks, OutgoingRoom::default()),
+        ("messages", room.messages, of_messages(receivers)),
+    ];
+    for (what, has, wanted) in lowered {
+        if has != wanted {
+            let OutgoingRoom {
+                requests,
+                idle,
+                drains,
+                lookups,
+            } = has;
+            tracing::warn!(
+                what,
+                requests,
+                idle,
+                drains,
+                lookups,
+                wanted = wanted.requests,
+                "the limit of file descriptors allows fewer connections to receivers"
+            );
+        }
+    }
+    room
 }
 
 /// Returns why this number of lanes cannot be started, and what to do.
@@ -45,6 +86,38 @@ fn beside(limit: u64, lanes: usize, places: usize) -> usize {
     usize::try_from(limit.saturating_sub(aside).max(1)).unwrap_or(usize::MAX)
 }
 
+/// What the connections to the receivers of messages would take.
+fn of_messages(receivers: usize) -> OutgoingRoom {
+    OutgoingRoom::of_receivers(receivers, Bounds::default().on_way_max)
+}
+
+impl Room {
+    /// Divides the descriptors that are left: connections to receivers have what they want, up to their part, and
+    /// clients have the rest.
+    fn of(left: usize, receivers: usize) -> Self {
+        let (webhooks, messages) = (OutgoingRoom::default(), of_messages(receivers));
+        let most = left / OUTGOING_ONE_IN;
+        let of_webhooks = webhooks.descriptors();
+        let wanted = of_webhooks.saturating_add(messages.descriptors());
+        let (webhooks, messages) = match wanted <= most {
+            true => (webhooks, messages),
+            false => {
+                let part = of_webhooks.saturating_mul(most) / wanted;
+                (webhooks.within(part), messages.within(most - part))
+            }
+        };
+        let taken = webhooks
+            .descriptors()
+            .saturating_add(messages.descriptors());
+        Self {
+            // Where hardly any are left, the few that go out in any case are of those for files.
+            connections: left.saturating_sub(taken.min(most)).max(1),
+            webhooks,
+            messages,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,5 +128,28 @@ mod tests {
         assert_eq!(beside(1_024, 2, 64), 1_024 - 128 - 16 - 64);
         assert_eq!(beside(100, 2, 64), 1);
         assert_eq!(beside(u64::MAX, usize::MAX, 64), 1);
+        assert_eq!(Room::of(1, 3).connections, 1);
+    }
+
+    #[test]
+    fn connections_to_receivers_are_set_aside_and_lowered_where_descriptors_are_few() {
+        let taken = |room: &Room| room.webhooks.descriptors() + room.messages.descriptors();
+        let wide = Room::of(beside(65_536, 2, 64), 2);
+        assert_eq!(wide.webhooks, OutgoingRoom::default());
+        assert_eq!(wide.messages, of_messages(2));
+        assert_eq!(wide.connections + taken(&wide), beside(65_536, 2, 64));
+        assert!(wide.connections > 20_000);
+        for receivers in [0, 1, 40] {
+            let left = beside(1_024, 2, 64);
+            let narrow = Room::of(left, receivers);
+            assert!(narrow.connections >= left * 3 / 4, "{narrow:?}");
+            assert!(
+                narrow.connections + taken(&narrow) <= left + 20,
+                "{narrow:?}"
+            );
+            assert!(narrow.webhooks.requests >= 16, "{narrow:?}");
+            assert!(narrow.webhooks.requests < 1_024, "{narrow:?}");
+            assert_eq!(narrow.messages.requests > 0, receivers > 0);
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::cli::duration::a_second_or_more;
 use crate::cli::exit::Failure;
 use crate::cli::settings::shown::shown;
 use crate::cli::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
-use crate::http::client::dial::{Dialer, system_resolve};
+use crate::http::client::dial::{Dialer, FEW_LOOKUPS, system_resolve};
 use crate::http::provider::Provider;
 use crate::http::token::TokenVerifier;
 
@@ -63,7 +63,7 @@ impl KeyArgs {
     /// # Errors
     /// Exit code 2, when the flags name no usable source.
     pub(super) fn place(&self, trusted: &ClientConfig) -> Result<KeysFrom, Failure> {
-        let dialer = || Dialer::new(trusted.clone(), system_resolve());
+        let dialer = || Dialer::new(trusted.clone(), system_resolve(FEW_LOOKUPS));
         let provider = match &self.jwks {
             Some(KeysPlace::File(file)) => return Ok(KeysFrom::File(file.clone())),
             Some(KeysPlace::Url(url)) => Provider::with_keys_at(url.clone(), dialer()),

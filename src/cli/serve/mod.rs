@@ -185,13 +185,15 @@ impl ServeArgs {
         self.judged()?;
         let trusted = self.trust.config()?;
         let traces = self.traces.start(&trusted)?;
-        let receivers = self.receivers.named(&trusted, traces.tracer.as_ref())?;
+        let receivers = self.receivers.count();
+        let room = room_for_connections(self.lanes(), self.internal_listen.is_some(), receivers);
+        let tracer = traces.tracer.as_ref();
+        let receivers = self.receivers.named(&trusted, room.messages, tracer)?;
         let keys_from = match self.demo {
             true => KeysFrom::Demo,
             false => self.keys.place(&trusted)?,
         };
         let starting = Starting::watched().map_err(Failure::from_error)?;
-        let room = room_for_connections(self.lanes(), self.internal_listen.is_some());
         let demo = match self.demo {
             true => Some(
                 Demo::prepare(self.data.as_deref(), self.demo_over_existing)
@@ -207,7 +209,7 @@ impl ServeArgs {
         let (verifier, age) = self.keys.verifier(keys_from, demo.as_ref())?;
         manager::status("reading the log");
         let (engine, node) = self.engine(&data, nats.is_some(), &trusted)?;
-        engine.deliver_to(receivers, self.receivers.bounds());
+        engine.deliver_to(receivers, self.receivers.bounds(room.messages));
         if demo.is_some() {
             load_samples(&engine).map_err(Failure::other)?;
         }
@@ -215,10 +217,10 @@ impl ServeArgs {
         let address = listener.local_addr().map_err(Failure::from_error)?;
         let (webhooks, told_to_stop, stop) =
             self.webhooks
-                .start(&engine, &data, trusted, traces.tracer.clone())?;
+                .start(&engine, &data, (trusted, room.webhooks), tracer.cloned())?;
         let upkeep = MetricSources {
             journal: node.as_ref().map(|node| Arc::clone(node.link())),
-            ..self.upkeep(tls.as_ref(), &logs, traces.tracer.as_ref())?
+            ..self.upkeep(tls.as_ref(), &logs, tracer)?
         };
         let consoles = self.consoles(demo.as_ref())?;
         let (service, internal, inside) =
@@ -232,7 +234,7 @@ impl ServeArgs {
                 .flatten(),
             lanes: engine.lanes(),
             tls,
-            limits: self.bounds.front(room),
+            limits: self.bounds.front(room.connections),
         };
         let told = told_to_stop.subscribe();
         listen_to_signals(&engine, age, told_to_stop).map_err(Failure::from_error)?;

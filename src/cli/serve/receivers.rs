@@ -10,7 +10,7 @@ use tokio_rustls::rustls::ClientConfig;
 use crate::cli::exit::Failure;
 use crate::engine::channel::Bounds;
 use crate::engine::outbox::{NamedReceiver, Pattern};
-use crate::http::client::dial::system_resolve;
+use crate::http::client::room::OutgoingRoom;
 use crate::http::outbox::receiver::{HttpReceiver, ReceiverUrl, secret_of};
 use crate::http::post::Client;
 use crate::http::small_file::{self, SMALL_FILE_BYTES_MAX};
@@ -59,13 +59,20 @@ fn secret(text: &str) -> Result<(Pattern, PathBuf), String> {
 }
 
 impl ReceiverArgs {
-    /// Returns the receivers. `trusted` judges their certificates, and `tracer` traces their deliveries.
+    /// Returns the number of receivers.
+    pub(super) fn count(&self) -> usize {
+        self.receiver.len() + usize::from(self.directory_url.is_some())
+    }
+
+    /// Returns the receivers. `trusted` judges their certificates, connections to them stay within `room`, and `tracer`
+    /// traces their deliveries.
     ///
     /// # Errors
     /// When a topic is named twice, or when a secret has no receiver or cannot be read.
     pub(super) fn named(
         &self,
         trusted: &ClientConfig,
+        room: OutgoingRoom,
         tracer: Option<&Arc<Tracer>>,
     ) -> Result<Vec<NamedReceiver>, Failure> {
         let mut urls = BTreeMap::new();
@@ -100,7 +107,7 @@ impl ReceiverArgs {
         if urls.is_empty() {
             return Ok(Vec::new());
         }
-        let client = Client::new(trusted.clone(), system_resolve()).traced_by(tracer.cloned());
+        let client = Client::within(room, trusted.clone()).traced_by(tracer.cloned());
         let receivers = urls.into_iter().map(|(topics, url)| {
             let receiver = HttpReceiver::new(url, secrets.remove(&topics), client.clone());
             NamedReceiver {
@@ -111,12 +118,18 @@ impl ReceiverArgs {
         Ok(receivers.collect())
     }
 
-    /// Returns the limits on the messages in flight to a receiver.
+    /// Returns the limits on the messages in flight to a receiver, which stay within `room` over all receivers, with
+    /// one of each in any case.
     #[must_use]
-    pub(super) fn bounds(&self) -> Bounds {
+    pub(super) fn bounds(&self, room: OutgoingRoom) -> Bounds {
+        let usual = Bounds::default();
+        let of_one = room.requests.checked_div(self.count());
+        let on_way_max = of_one.map_or(usual.on_way_max, |most| most.clamp(1, usual.on_way_max));
         Bounds {
+            on_way_max,
+            on_way_doubtful_max: usual.on_way_doubtful_max.min(on_way_max),
             hurry: self.receivers_hurry,
-            ..Bounds::default()
+            ..usual
         }
     }
 }

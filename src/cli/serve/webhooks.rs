@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::engine::channel::Bounds;
 use crate::engine::webhooks::handle::Webhooks;
 use crate::http::client::address::{Allowed, network};
-use crate::http::client::dial::system_resolve;
+use crate::http::client::room::OutgoingRoom;
 use crate::http::post::{Client, Judge};
 use crate::http::traces::Tracer;
 use crate::http::webhooks::managing::WebhookFront;
@@ -59,7 +59,7 @@ impl WebhookArgs {
     }
 
     /// Starts to deliver, once the engine is the writer, on a thread of its own, to receivers that
-    /// `tls` trusts, traced by `tracer`. The sender that is returned stops it; then the receiver
+    /// `tls` trusts, within `room`, traced by `tracer`. The sender that is returned stops it; then the receiver
     /// turns true once nothing is sent any more and the progress is recorded.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl WebhookArgs {
         &self,
         engine: &Arc<Engine>,
         data: &Path,
-        tls: ClientConfig,
+        (tls, room): (ClientConfig, OutgoingRoom),
         tracer: Option<Arc<Tracer>>,
     ) -> Result<(WebhookFront, watch::Sender<bool>, watch::Receiver<bool>), Failure> {
         if self.webhooks_allow_http {
@@ -93,7 +93,7 @@ impl WebhookArgs {
             hurry: self.webhooks_hurry,
             ..Bounds::default()
         };
-        let client = Client::new(tls, system_resolve()).traced_by(tracer);
+        let client = Client::within(room, tls).traced_by(tracer);
         let sender = WebhookSender::new(client, judge, Arc::clone(&key));
         let (dispatcher, work) =
             engine.deliver_webhooks(Arc::new(sender), bounds, self.webhooks_waiting_max);

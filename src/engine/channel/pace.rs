@@ -39,8 +39,10 @@ impl Default for Bounds {
 /// What is known of a receiver. It decides which slots the receiver's attempts take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReceiverHealth {
-    /// The newest attempt was taken.
+    /// The newest attempt was taken, and soon.
     Taking,
+    /// The newest attempt was taken, and only after a long wait.
+    Slow,
     /// The newest attempt failed, and soon.
     Failing,
     /// No attempt has ended yet.
@@ -135,7 +137,7 @@ impl Pace {
     /// no more of them are in flight for that.
     pub(super) fn set_health(&mut self, health: ReceiverHealth) {
         self.health = health;
-        self.takes &= health == ReceiverHealth::Taking;
+        self.takes &= matches!(health, ReceiverHealth::Taking | ReceiverHealth::Slow);
     }
 }
 
@@ -171,6 +173,15 @@ mod tests {
         takes.record_success();
         assert_eq!(takes.health(), ReceiverHealth::Taking);
         assert_eq!(most(takes), bounds.on_way_max);
+    }
+
+    #[test]
+    fn a_receiver_that_takes_slowly_is_sent_as_many_as_one_that_takes_soon() {
+        let mut pace = Pace::default();
+        pace.record_success();
+        pace.set_health(ReceiverHealth::Slow);
+        assert_eq!(pace.health(), ReceiverHealth::Slow);
+        assert_eq!(most(pace), Bounds::default().on_way_max);
     }
 
     #[test]

@@ -32,8 +32,9 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 const OWN_SHARE: usize = 100;
 /// How long to wait when the log cannot be read.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A receiver whose failed attempt has taken this long is silent: its attempts hold slots that others need.
-const SILENT_AFTER: Duration = Duration::from_secs(2);
+/// A receiver whose newest attempt has taken this long is slow, or silent where it has failed: its attempts hold slots
+/// that others need.
+const LONG_WAIT: Duration = Duration::from_secs(2);
 /// Kind of the events about subscriptions.
 pub(super) const OWN_KIND: &str = WebhookSubscription::KIND.name;
 const OWN_TYPES: &str = "carebook.webhook-subscription.*";
@@ -408,10 +409,13 @@ impl ActiveSubscription {
         }
     }
 
-    /// Notes how long the newest attempt has taken, which has failed.
-    pub(super) fn note_wait(&mut self, took: Duration) {
-        if took >= SILENT_AFTER {
-            self.channel.set_health(ReceiverHealth::Silent);
+    /// Notes how long the newest attempt has taken.
+    pub(super) fn note_wait(&mut self, took: Duration, is_taken: bool) {
+        if took >= LONG_WAIT {
+            self.channel.set_health(match is_taken {
+                true => ReceiverHealth::Slow,
+                false => ReceiverHealth::Silent,
+            });
         }
     }
 
@@ -780,7 +784,7 @@ mod tests {
             active.offer(&event(2), now());
             assert_eq!(active.channel.next(now()), Some(id(1)));
             active.failed(id(1), &failure, now());
-            active.note_wait(took);
+            active.note_wait(took, false);
             let next = active.channel.next_in_turn(now(), |_, health| Some(health));
             next.map(|(_, health)| health)
         };
@@ -789,6 +793,30 @@ mod tests {
             known(Duration::from_millis(5)),
             Some(ReceiverHealth::Failing)
         );
+    }
+
+    #[test]
+    fn a_receiver_that_takes_after_a_long_wait_is_slow_until_it_takes_one_soon() {
+        let mut active = active();
+        for position in 1..=3 {
+            active.offer(&event(position), now());
+        }
+        let mut known = |position, took| {
+            assert_eq!(active.channel.next(now()), Some(id(position)));
+            let taken = active.channel.ended(id(position), Ok(()), now(), 0);
+            assert!(taken.is_some());
+            active.note_wait(took, true);
+            // Nothing is taken out: what it is asked for is refused.
+            let mut health = None;
+            active.channel.next_in_turn(now(), |_, known| {
+                health = Some(known);
+                None::<()>
+            });
+            health
+        };
+        assert_eq!(known(1, LONG_WAIT), Some(ReceiverHealth::Slow));
+        let soon = Duration::from_millis(5);
+        assert_eq!(known(2, soon), Some(ReceiverHealth::Taking));
     }
 
     #[test]

@@ -62,10 +62,15 @@ impl Attempt {
         self.outgoing.now = shared.clock.now();
         *began = Instant::now();
         let delivered = sender.send(self.outgoing).await;
-        // The receiver that is gone is not the one that is sent events by now.
-        if delivered == Delivered::Gone && !shared.is_sent_events(id, &url) {
-            return Outcome::Abandoned;
+        // The receiver that is gone, or has failed, may not be the one that is sent events by now.
+        let is_of_another = match &delivered {
+            Delivered::Taken => false,
+            Delivered::Gone => !shared.is_sent_events(id, &url),
+            Delivered::Failed(_) => !shared.has_url(id, &url),
+        };
+        match is_of_another {
+            true => Outcome::Abandoned,
+            false => Outcome::Sent(delivered),
         }
-        Outcome::Sent(delivered)
     }
 }

@@ -8,39 +8,43 @@ use std::collections::{BTreeSet, VecDeque};
 
 use uuid::Uuid;
 
+use super::handle::{ATTEMPTS_MAX, ATTEMPTS_MIN};
 use crate::engine::channel::ReceiverHealth;
 
-/// Maximum number of attempts in flight, over all subscriptions.
-const ALL_MAX: usize = 1_024;
 /// The kinds, in the order in which a slot that becomes free is offered to them.
-const KINDS: [ReceiverHealth; 4] = [
+const KINDS: [ReceiverHealth; 5] = [
     ReceiverHealth::Taking,
     ReceiverHealth::Failing,
     ReceiverHealth::Unknown,
+    ReceiverHealth::Slow,
     ReceiverHealth::Silent,
 ];
 
-/// Number of slots that the other kinds leave to this one.
+/// Number of slots that the other kinds leave to this one, of [`ATTEMPTS_MAX`].
 const fn reserve(health: ReceiverHealth) -> usize {
     match health {
         ReceiverHealth::Taking => 512,
         ReceiverHealth::Unknown => 128,
-        ReceiverHealth::Failing | ReceiverHealth::Silent => 64,
+        ReceiverHealth::Failing => 64,
+        ReceiverHealth::Slow | ReceiverHealth::Silent => 32,
     }
 }
 
-/// Number of slots that a subscription may have while half of its kind's reserve is taken.
+/// Number of slots that a subscription may have while its kind is crowded.
 const fn share(health: ReceiverHealth) -> usize {
     match health {
-        ReceiverHealth::Taking => 4,
+        ReceiverHealth::Taking | ReceiverHealth::Slow => 4,
         ReceiverHealth::Failing | ReceiverHealth::Unknown | ReceiverHealth::Silent => 1,
     }
 }
 
 /// The taken slots, and the subscriptions that wait for one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct AttemptSlots {
+    /// Number of slots, over all kinds.
+    all: usize,
     taking: Kind,
+    slow: Kind,
     failing: Kind,
     unknown: Kind,
     silent: Kind,
@@ -61,6 +65,32 @@ struct Kind {
 }
 
 impl AttemptSlots {
+    /// So many slots, within [`ATTEMPTS_MIN`] and [`ATTEMPTS_MAX`].
+    pub(super) fn up_to(most: usize) -> Self {
+        Self {
+            all: most.clamp(ATTEMPTS_MIN, ATTEMPTS_MAX),
+            taking: Kind::default(),
+            slow: Kind::default(),
+            failing: Kind::default(),
+            unknown: Kind::default(),
+            silent: Kind::default(),
+        }
+    }
+
+    /// Number of slots that the other kinds leave to this one, of those that there are.
+    fn reserve(&self, health: ReceiverHealth) -> usize {
+        (reserve(health) * self.all / ATTEMPTS_MAX).max(1)
+    }
+
+    /// Number of slots from which on a kind is crowded: half of its reserve. Slow receivers may have more, since one that
+    /// is alone brings little with few requests.
+    fn crowd(&self, health: ReceiverHealth) -> usize {
+        match health {
+            ReceiverHealth::Slow => 4 * self.reserve(health),
+            _ => self.reserve(health) / 2,
+        }
+    }
+
     /// Takes a slot for a subscription that has `own` attempts in flight; `None` while there is none for it. Then the
     /// caller tries again when one of its own attempts ends, or when [`AttemptSlots::next`] names the subscription.
     pub(super) fn begin(
@@ -69,7 +99,7 @@ impl AttemptSlots {
         own: usize,
         health: ReceiverHealth,
     ) -> Option<AttemptSlot> {
-        let is_crowded = self.kind(health).taken >= reserve(health) / 2;
+        let is_crowded = self.kind(health).taken >= self.crowd(health);
         if is_crowded && own >= share(health) {
             return None;
         }
@@ -103,6 +133,7 @@ impl AttemptSlots {
     fn kind(&self, health: ReceiverHealth) -> &Kind {
         match health {
             ReceiverHealth::Taking => &self.taking,
+            ReceiverHealth::Slow => &self.slow,
             ReceiverHealth::Failing => &self.failing,
             ReceiverHealth::Unknown => &self.unknown,
             ReceiverHealth::Silent => &self.silent,
@@ -112,6 +143,7 @@ impl AttemptSlots {
     fn kind_mut(&mut self, health: ReceiverHealth) -> &mut Kind {
         match health {
             ReceiverHealth::Taking => &mut self.taking,
+            ReceiverHealth::Slow => &mut self.slow,
             ReceiverHealth::Failing => &mut self.failing,
             ReceiverHealth::Unknown => &mut self.unknown,
             ReceiverHealth::Silent => &mut self.silent,
@@ -124,10 +156,10 @@ impl AttemptSlots {
             let taken = self.kind(other).taken;
             match other == health {
                 true => taken,
-                false => taken.max(reserve(other)),
+                false => taken.max(self.reserve(other)),
             }
         });
-        spoken_for.sum::<usize>() < ALL_MAX
+        spoken_for.sum::<usize>() < self.all
     }
 }
 
@@ -145,7 +177,7 @@ impl Kind {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::ReceiverHealth::{Failing, Silent, Taking, Unknown};
+    use super::ReceiverHealth::{Failing, Silent, Slow, Taking, Unknown};
     use super::*;
 
     fn id(number: usize) -> Uuid {
@@ -170,20 +202,49 @@ mod tests {
     /// Number of slots that one kind may have while the others have none.
     fn most(health: ReceiverHealth) -> usize {
         let others = KINDS.into_iter().filter(|other| *other != health);
-        ALL_MAX - others.map(reserve).sum::<usize>()
+        ATTEMPTS_MAX - others.map(reserve).sum::<usize>()
     }
 
     #[test]
     fn however_many_receivers_are_silent_one_that_takes_what_comes_begins_at_once() {
-        let mut turns = AttemptSlots::default();
+        let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         let silent = taken(&mut turns, 0..5_000, 1, Silent);
         assert_eq!(silent.len(), most(Silent));
         assert!(turns.begin(id(9_000), 0, Taking).is_some());
     }
 
     #[test]
+    fn however_many_receivers_take_slowly_those_that_take_soon_have_half_of_all() {
+        let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
+        let slow = taken(&mut turns, 0..5_000, 32, Slow);
+        assert_eq!(slow.len(), most(Slow));
+        let soon = taken(&mut turns, 9_000..9_500, 32, Taking);
+        assert_eq!(soon.len(), ATTEMPTS_MAX / 2);
+        assert_eq!(slow.len() + soon.len(), 288 + 512);
+        // Those that fail and are new have what is theirs, too.
+        assert!(turns.begin(id(9_600), 0, Failing).is_some());
+        assert!(turns.begin(id(9_601), 0, Unknown).is_some());
+    }
+
+    #[test]
+    fn where_there_are_fewer_slots_each_kind_has_its_part_of_them() {
+        for most in [0, ATTEMPTS_MIN, 88, 1_000] {
+            let mut turns = AttemptSlots::up_to(most);
+            let all = turns.all;
+            assert_eq!(all, most.max(ATTEMPTS_MIN));
+            let silent = taken(&mut turns, 0..5_000, 1, Silent).len();
+            let well = taken(&mut turns, 5_000..9_000, 1, Taking).len();
+            assert!(well >= all / 2, "{well} of {all}");
+            assert!(turns.begin(id(9_000), 0, Failing).is_some());
+            assert!(turns.begin(id(9_001), 0, Unknown).is_some());
+            assert!(turns.begin(id(9_002), 0, Slow).is_some());
+            assert!(silent + well + 3 <= all, "{silent} and {well} of {all}");
+        }
+    }
+
+    #[test]
     fn however_many_are_silent_a_new_receiver_and_one_that_failed_once_begin_at_once() {
-        let mut turns = AttemptSlots::default();
+        let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         let silent = taken(&mut turns, 0..5_000, 1, Silent);
         assert_eq!(silent.len(), most(Silent));
         assert!(turns.begin(id(9_000), 0, Unknown).is_some());
@@ -192,7 +253,7 @@ mod tests {
 
     #[test]
     fn however_many_are_new_or_silent_one_that_failed_once_begins_at_once_again() {
-        let mut turns = AttemptSlots::default();
+        let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         // After a start nothing may be known of any receiver; none of these answers.
         let new = taken(&mut turns, 0..5_000, 4, Unknown);
         assert_eq!(new.len(), most(Unknown));
@@ -204,7 +265,7 @@ mod tests {
 
     #[test]
     fn of_many_new_receivers_each_has_one_attempt_so_that_more_of_them_begin() {
-        let mut turns = AttemptSlots::default();
+        let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         let few = reserve(Unknown) / 2 / 4;
         let alone = taken(&mut turns, 0..few, 4, Unknown);
         assert_eq!(alone.len(), few * 4);
@@ -214,8 +275,8 @@ mod tests {
 
     #[test]
     fn however_many_fail_and_are_new_those_that_are_silent_are_tried_too() {
-        for health in [Taking, Failing, Unknown] {
-            let mut turns = AttemptSlots::default();
+        for health in [Taking, Slow, Failing, Unknown] {
+            let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
             let others = taken(&mut turns, 0..5_000, 4, health);
             assert_eq!(others.len(), most(health));
             assert!(turns.begin(id(9_000), 0, Silent).is_some());
@@ -224,7 +285,7 @@ mod tests {
 
     #[test]
     fn however_much_others_take_a_receiver_of_which_nothing_is_known_begins_at_once() {
-        let mut turns = AttemptSlots::default();
+        let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         // Eight subscriptions have all the slots that they want; each further one has its share.
         let well = taken(&mut turns, 0..5_000, 32, Taking);
         assert_eq!(well.len(), 768);
@@ -234,7 +295,7 @@ mod tests {
 
     #[test]
     fn in_a_crowd_each_has_its_share_and_no_more_until_the_crowd_is_gone() {
-        let mut turns = AttemptSlots::default();
+        let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         let mut well = taken(&mut turns, 0..8, 32, Taking);
         assert_eq!(well.len(), 256);
         assert!(turns.begin(id(0), share(Taking), Taking).is_none());
@@ -246,7 +307,7 @@ mod tests {
 
     #[test]
     fn however_many_receivers_are_silent_one_that_takes_what_comes_has_as_much_as_ever() {
-        let mut turns = AttemptSlots::default();
+        let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         let silent = taken(&mut turns, 0..5_000, 1, Silent);
         let well = taken(&mut turns, 9_000..9_001, 32, Taking);
         assert_eq!((silent.len(), well.len()), (most(Silent), 32));
@@ -254,7 +315,7 @@ mod tests {
 
     #[test]
     fn those_that_wait_are_named_in_their_order_as_turns_end_and_each_once() {
-        let mut turns = AttemptSlots::default();
+        let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         let first = most(Silent);
         let mut silent = taken(&mut turns, 0..first + 72, 1, Silent);
         assert_eq!(silent.len(), first);
@@ -280,7 +341,7 @@ mod tests {
 
     #[test]
     fn who_waits_is_before_who_has_just_ended() {
-        let mut turns = AttemptSlots::default();
+        let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         let mut silent = taken(&mut turns, 0..most(Silent), 1, Silent);
         assert!(turns.begin(id(9_000), 0, Silent).is_none());
         for _ in 0..100 {
@@ -295,14 +356,17 @@ mod tests {
 
     #[test]
     fn all_kinds_together_have_a_bound() {
-        let mut turns = AttemptSlots::default();
+        let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         let mut well = taken(&mut turns, 0..1_000, 32, Taking);
         let failing = taken(&mut turns, 1_000..2_000, 4, Failing);
         let new = taken(&mut turns, 2_000..3_000, 4, Unknown);
+        let slow = taken(&mut turns, 4_000..5_000, 32, Slow);
         let silent = taken(&mut turns, 3_000..4_000, 1, Silent);
-        let all = [well.len(), failing.len(), new.len(), silent.len()];
-        assert_eq!(all, [768, 64, 128, 64]);
-        assert_eq!(all.iter().sum::<usize>(), ALL_MAX);
+        let taking = [well.len(), slow.len()];
+        let all = [failing.len(), new.len(), silent.len()];
+        assert_eq!((taking, all), ([768, 32], [64, 128, 32]));
+        let all = taking.iter().chain(&all);
+        assert_eq!(all.sum::<usize>(), ATTEMPTS_MAX);
         // The slot that becomes free may go to any kind.
         turns.end(&well.pop().unwrap());
         let next = turns.next().unwrap();

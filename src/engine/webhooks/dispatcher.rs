@@ -82,6 +82,7 @@ impl Dispatcher {
             messages,
             figures: Arc::default(),
         };
+        let slots = AttemptSlots::up_to(sender.attempts_max());
         let dispatcher = Self {
             shared,
             sender,
@@ -94,7 +95,7 @@ impl Dispatcher {
             messages: receiver,
             own: own.clone(),
             active: HashMap::new(),
-            slots: AttemptSlots::default(),
+            slots,
             runs: 0,
             wanting: HashMap::new(),
             tail: None,
@@ -408,6 +409,7 @@ impl Dispatcher {
                 if let Some(Settled::Taken(carried)) = active.channel.ended(id, Ok(()), now, 0) {
                     active.let_go(&carried);
                 }
+                active.note_wait(took, true);
                 if active.is_soon_to_record(now.steady) {
                     self.record(subscription, false);
                 }
@@ -428,7 +430,7 @@ impl Dispatcher {
                 active.note_failure(id, &failure, now.wall);
                 active.failed(id, &failure, now);
                 if was_sent {
-                    active.note_wait(took);
+                    active.note_wait(took, false);
                 }
             }
         }

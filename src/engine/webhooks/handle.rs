@@ -52,8 +52,18 @@ pub enum Delivered {
 /// A delivery being sent.
 pub type Sending = Pin<Box<dyn Future<Output = Delivered> + Send>>;
 
+/// Maximum number of attempts in flight, over all subscriptions.
+pub const ATTEMPTS_MAX: usize = 1_024;
+/// The least that a sender may lower [`ATTEMPTS_MAX`] to: each kind of receivers has some of them.
+pub const ATTEMPTS_MIN: usize = 16;
+
 /// Sends deliveries to their receivers.
 pub trait Sender: Send + Sync + 'static {
+    /// Maximum number of deliveries that it sends at once.
+    fn attempts_max(&self) -> usize {
+        ATTEMPTS_MAX
+    }
+
     /// Sends one delivery, within a bounded time.
     fn send(self: Arc<Self>, outgoing: OutgoingEvent) -> Sending;
 }

@@ -37,6 +37,14 @@ impl Shared {
             .is_some_and(|found| !found.is_deleted && !found.is_paused && *found.url == *url)
     }
 
+    /// Whether a subscription has this URL, paused or not, by its last change, durable or not.
+    pub(super) fn has_url(&self, id: Uuid, url: &str) -> bool {
+        let view = ReadView::new(&self.tables);
+        let key = WebhookSubscription::KIND.key(&[id.to_string()]);
+        let subscription = view.at::<WebhookSubscription>(key);
+        subscription.is_some_and(|found| *found.url == *url)
+    }
+
     /// Loads a subscription and its deliveries as stored, once durable; `None` when the log has failed. Where the
     /// deliveries are still of the generation `known`, earlier types are not looked up.
     pub(super) async fn load_webhook(

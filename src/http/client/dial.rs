@@ -1,5 +1,6 @@
 //! Connections to other servers, as a client: names are resolved, addresses judged, TLS spoken.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -32,9 +33,8 @@ const ADDRESSES_MAX: usize = 4;
 /// How long an address is tried before the next one.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Names that are looked up at once. A look-up holds a thread until the system gives up, however early
-/// its caller does, and others need threads, too.
-const LOOKUPS_MAX: usize = 128;
+/// Names that are looked up at once where one or two hosts are asked.
+pub const FEW_LOOKUPS: usize = 4;
 
 /// A future on the heap.
 type Later<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
@@ -49,16 +49,24 @@ pub type Reach = Arc<dyn Fn(SocketAddr) -> Later<Box<dyn Stream>> + Send + Sync>
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// The system's way of finding addresses.
+/// The system's way of finding addresses, of up to `most` names at once.
 #[must_use]
-pub fn system_resolve() -> Resolve {
-    let lookups = Arc::new(Lookups::new(LOOKUPS_MAX));
+pub fn system_resolve(most: usize) -> Resolve {
+    let lookups = Arc::new(Lookups::new(most));
     Arc::new(move |host, port| {
         let lookups = Arc::clone(&lookups);
         Box::pin(async move {
             let at = host.clone();
-            let look = move || (at.as_str(), port).to_socket_addrs();
-            Ok(lookups.run(host, look).await??.collect())
+            let look = move || {
+                let found = (at.as_str(), 0_u16).to_socket_addrs();
+                found.map(Iterator::collect::<Vec<_>>)
+            };
+            // Whoever waits for the same host may want another port.
+            let mut found = lookups.run(host, look).await?;
+            for address in &mut found {
+                address.set_port(port);
+            }
+            Ok(found)
         })
     })
 }
@@ -128,6 +136,17 @@ pub fn port_of(authority: &Authority) -> Result<Option<u16>, &'static str> {
     port.map(Some).ok_or("its port is no number of 16 bits")
 }
 
+/// Returns what a request to this URL has as its target: the path and the query. The path of a URL may be empty, also
+/// before a query, while a target always begins with a slash (RFC 9112 3.2.1).
+#[must_use]
+pub fn request_target(uri: &Uri) -> Cow<'_, str> {
+    let text = uri.path_and_query().map_or("/", |path| path.as_str());
+    match text.starts_with('/') {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(format!("/{text}")),
+    }
+}
+
 /// Where a request goes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
@@ -155,6 +174,11 @@ impl Target {
             host: authority.host().into(),
             port: port_of(authority)?.unwrap_or(usual),
         })
+    }
+
+    /// The host, without the brackets of an IPv6 address.
+    fn name(&self) -> &str {
+        self.host.trim_start_matches('[').trim_end_matches(']')
     }
 }
 
@@ -234,9 +258,19 @@ impl Dialer {
     fn no_tls(error: &io::Error) -> &'static str {
         match error.get_ref().and_then(|cause| cause.downcast_ref()) {
             Some(error) if is_of_authority(error) => OF_AUTHORITY,
-            Some(tokio_rustls::rustls::Error::InvalidCertificate(_)) => {
-                "its certificate is not trusted"
-            }
+            Some(TlsError::InvalidCertificate(error)) => match error {
+                CertificateError::NotValidForName
+                | CertificateError::NotValidForNameContext { .. } => {
+                    "its certificate is for another name"
+                }
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                    "its certificate has expired"
+                }
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                    "its certificate is not valid yet"
+                }
+                _ => "its certificate is not trusted",
+            },
             _ => "TLS with it failed",
         }
     }
@@ -250,7 +284,16 @@ impl Dialer {
         target: &Target,
         allows: impl Fn(IpAddr) -> bool,
     ) -> Result<Connection, DialError> {
-        let host = target.host.trim_start_matches('[').trim_end_matches(']');
+        let found = self.find(target).await?;
+        self.connect_to(target, found, allows).await
+    }
+
+    /// The addresses of `target`, for [`Self::connect_to`].
+    ///
+    /// # Errors
+    /// When there are none.
+    pub async fn find(&self, target: &Target) -> Result<Vec<SocketAddr>, DialError> {
+        let host = target.name();
         let found = match host.parse::<IpAddr>() {
             Ok(address) => vec![SocketAddr::new(address, target.port)],
             Err(_) => (self.resolve)(host.to_owned(), target.port)
@@ -260,6 +303,19 @@ impl Dialer {
         if found.is_empty() {
             return Err("its name has no address".into());
         }
+        Ok(found)
+    }
+
+    /// A connection to `target`, at one of the addresses that were found, which `allows` allows.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn connect_to(
+        &self,
+        target: &Target,
+        found: Vec<SocketAddr>,
+        allows: impl Fn(IpAddr) -> bool,
+    ) -> Result<Connection, DialError> {
         // The addresses that were checked are those connected to: the name is not resolved again.
         let mut allowed = found
             .into_iter()
@@ -276,7 +332,7 @@ impl Dialer {
                     .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
             };
             match reached {
-                Ok(stream) => return self.shake_hands(target, host, stream).await,
+                Ok(stream) => return self.shake_hands(target, stream).await,
                 Err(error) => failed = DialError::with("it cannot be reached")(error),
             }
         }
@@ -286,13 +342,12 @@ impl Dialer {
     async fn shake_hands(
         &self,
         target: &Target,
-        host: &str,
         stream: Box<dyn Stream>,
     ) -> Result<Connection, DialError> {
         let stream: Box<dyn Stream> = match target.is_secure {
             false => stream,
             true => {
-                let name = ServerName::try_from(host.to_owned());
+                let name = ServerName::try_from(target.name().to_owned());
                 let name = name.map_err(|_| "its name is not one of TLS")?;
                 let stream = self.tls.connect(name, stream).await;
                 Box::new(stream.map_err(|error| DialError::with(Self::no_tls(&error))(error))?)
@@ -317,7 +372,68 @@ impl Dialer {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use tokio_rustls::rustls::pki_types::UnixTime;
+
     use super::*;
+
+    #[test]
+    fn a_request_begins_with_a_slash_also_where_its_url_has_no_path() {
+        for (url, target) in [
+            ("http://a", "/"),
+            ("http://a/", "/"),
+            ("http://a?x=y", "/?x=y"),
+            ("https://a:1?", "/?"),
+            ("https://a/b?c=/d", "/b?c=/d"),
+        ] {
+            assert_eq!(request_target(&url.parse().unwrap()), target, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_certificate_is_said() {
+        let (time, other) = (UnixTime::now(), UnixTime::since_unix_epoch(Duration::ZERO));
+        for (error, said) in [
+            (
+                CertificateError::NotValidForName,
+                "its certificate is for another name",
+            ),
+            (
+                CertificateError::NotValidForNameContext {
+                    expected: ServerName::try_from("a.example").unwrap(),
+                    presented: Vec::new(),
+                },
+                "its certificate is for another name",
+            ),
+            (CertificateError::Expired, "its certificate has expired"),
+            (
+                CertificateError::ExpiredContext {
+                    time,
+                    not_after: other,
+                },
+                "its certificate has expired",
+            ),
+            (
+                CertificateError::NotValidYet,
+                "its certificate is not valid yet",
+            ),
+            (
+                CertificateError::NotValidYetContext {
+                    time: other,
+                    not_before: time,
+                },
+                "its certificate is not valid yet",
+            ),
+            (
+                CertificateError::UnknownIssuer,
+                "its certificate is not trusted",
+            ),
+        ] {
+            let error = io::Error::other(TlsError::InvalidCertificate(error));
+            assert_eq!(Dialer::no_tls(&error), said);
+        }
+        let other = io::Error::other(TlsError::HandshakeNotComplete);
+        assert_eq!(Dialer::no_tls(&other), "TLS with it failed");
+    }
 
     #[test]
     fn a_port_that_is_none_is_rejected_and_never_replaced_by_the_usual_one() {

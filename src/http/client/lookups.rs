@@ -1,51 +1,199 @@
 //! Look-ups of host names. Each occupies a thread until it has ended, even when nobody waits for it any more.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
 
-/// Limits look-ups to a total number at once, and to one per host, so that an unresponsive host delays only itself.
-pub(super) struct Lookups {
+/// A host whose last look-up took this long is doubtful, as is one that was not found.
+const LONG: Duration = Duration::from_secs(2);
+/// Number of doubtful hosts that are remembered; beyond it the first of them is forgotten.
+const DOUBTFUL_MAX: usize = 8_192;
+
+/// What a look-up has found.
+type Found<T> = Result<T, Arc<io::Error>>;
+
+/// Where all who wait for a look-up get what it has found.
+type Answer<T> = watch::Sender<Option<Found<T>>>;
+
+/// Limits look-ups to a total number at once, of which doubtful hosts have at most half, and to one per host, whose
+/// answer all get who wait for it. So an unresponsive host delays only itself.
+pub(super) struct Lookups<T> {
     all: Arc<Semaphore>,
-    hosts: Mutex<HashMap<String, Arc<Semaphore>>>,
+    /// Permits that a look-up of a doubtful host needs besides.
+    of_doubtful: Arc<Semaphore>,
+    hosts: Mutex<Hosts<T>>,
 }
 
-impl Lookups {
+struct Hosts<T> {
+    running: HashMap<String, Arc<Answer<T>>>,
+    doubtful: Doubtful,
+}
+
+/// Hosts whose last look-up took long, or failed.
+#[derive(Default)]
+struct Doubtful {
+    hosts: HashSet<String>,
+    /// In the order in which they became doubtful; some may be no longer.
+    order: VecDeque<String>,
+}
+
+impl Doubtful {
+    fn note(&mut self, host: &str, is_doubtful: bool) {
+        if !is_doubtful {
+            self.hosts.remove(host);
+            return;
+        }
+        if !self.hosts.insert(host.to_owned()) {
+            return;
+        }
+        self.order.push_back(host.to_owned());
+        if self.order.len() > DOUBTFUL_MAX
+            && let Some(first) = self.order.pop_front()
+        {
+            self.hosts.remove(&first);
+        }
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> Lookups<T> {
     pub(super) fn new(most: usize) -> Self {
         Self {
             all: Arc::new(Semaphore::new(most)),
-            hosts: Mutex::new(HashMap::new()),
+            of_doubtful: Arc::new(Semaphore::new((most / 2).max(1))),
+            hosts: Mutex::new(Hosts {
+                running: HashMap::new(),
+                doubtful: Doubtful::default(),
+            }),
         }
     }
 
-    /// Looks a host up on a thread for blocking calls, once a permit is free.
+    /// Looks a host up on a thread for blocking calls, once a permit is free, or waits for the look-up of it that is
+    /// running already.
     ///
     /// # Errors
-    /// When the look-up has panicked, or the runtime ends.
-    pub(super) async fn run<T: Send + 'static>(
-        &self,
+    /// When the host was not found, the look-up has panicked, or the runtime ends.
+    pub(super) async fn run(
+        self: &Arc<Self>,
         host: String,
-        look: impl FnOnce() -> T + Send + 'static,
+        look: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        let turn = {
-            let mut hosts = self.hosts.lock();
-            // Removes the hosts that nobody looks up or waits for.
-            hosts.retain(|_, turn| Arc::strong_count(turn) > 1);
-            let turn = hosts.entry(host);
-            Arc::clone(turn.or_insert_with(|| Arc::new(Semaphore::new(1))))
+        let mut answer = self.running(host, look);
+        let ended = answer.wait_for(Option::is_some).await;
+        let ended = ended.map_err(io::Error::other)?;
+        match ended.as_ref() {
+            Some(Ok(found)) => Ok(found.clone()),
+            Some(Err(error)) => Err(io::Error::new(error.kind(), Arc::clone(error))),
+            None => Err(io::ErrorKind::Other.into()),
+        }
+    }
+
+    /// Returns where the answer of the look-up that is running comes; begins one where there is none.
+    fn running(
+        self: &Arc<Self>,
+        host: String,
+        look: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> watch::Receiver<Option<Found<T>>> {
+        let mut hosts = self.hosts.lock();
+        if let Some(running) = hosts.running.get(&host) {
+            return running.subscribe();
+        }
+        let (answer, receiver) = watch::channel(None);
+        let answer = Arc::new(answer);
+        hosts.running.insert(host.clone(), Arc::clone(&answer));
+        drop(hosts);
+        let lookup = Lookup {
+            lookups: Arc::clone(self),
+            host,
+            answer,
         };
-        let own = turn.acquire_owned().await.map_err(io::Error::other)?;
-        let all = Arc::clone(&self.all).acquire_owned();
-        let one_of_all = all.await.map_err(io::Error::other)?;
+        tokio::spawn(lookup.run(look));
+        receiver
+    }
+}
+
+/// A look-up that is running, or waits for its permits. When it is dropped, the next one of its host may begin.
+struct Lookup<T> {
+    lookups: Arc<Lookups<T>>,
+    host: String,
+    answer: Arc<Answer<T>>,
+}
+
+impl<T: Clone + Send + Sync + 'static> Lookup<T> {
+    async fn run(self, look: impl FnOnce() -> io::Result<T> + Send + 'static) {
+        let Some(permits) = self.permits().await else {
+            return;
+        };
+        let began = Instant::now();
         let looked = tokio::task::spawn_blocking(move || {
             let found = look();
-            drop((own, one_of_all));
+            drop(permits);
             found
         });
-        looked.await.map_err(io::Error::other)
+        let found = looked
+            .await
+            .unwrap_or_else(|error| Err(io::Error::other(error)));
+        let is_doubtful = found.is_err() || began.elapsed() >= LONG;
+        let mut hosts = self.lookups.hosts.lock();
+        hosts.doubtful.note(&self.host, is_doubtful);
+        drop(hosts);
+        // Whoever asks from here on begins another look-up.
+        let answer = Arc::clone(&self.answer);
+        drop(self);
+        answer.send_replace(Some(found.map_err(Arc::new)));
+    }
+
+    /// Waits for the permits; `None` once nobody waits for the answer any more.
+    async fn permits(&self) -> Option<Permits> {
+        let mut acquired = pin!(self.acquire());
+        loop {
+            tokio::select! {
+                permits = &mut acquired => return permits.ok(),
+                () = self.answer.closed() => {
+                    let mut hosts = self.lookups.hosts.lock();
+                    // Somebody may have come meanwhile.
+                    if self.answer.receiver_count() == 0 {
+                        hosts.remove(&self.host, &self.answer);
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn acquire(&self) -> Result<Permits, AcquireError> {
+        let lookups = &self.lookups;
+        let is_doubtful = lookups.hosts.lock().doubtful.hosts.contains(&self.host);
+        let of_doubtful = match is_doubtful {
+            true => Some(Arc::clone(&lookups.of_doubtful).acquire_owned().await?),
+            false => None,
+        };
+        let one_of_all = Arc::clone(&lookups.all).acquire_owned().await?;
+        Ok((of_doubtful, one_of_all))
+    }
+}
+
+/// The permits of a look-up: one of those for doubtful hosts where it is of one, and one of all.
+type Permits = (Option<OwnedSemaphorePermit>, OwnedSemaphorePermit);
+
+impl<T> Hosts<T> {
+    /// Forgets the look-up with this answer; another one of the same host may have begun since.
+    fn remove(&mut self, host: &str, answer: &Arc<Answer<T>>) {
+        let running = self.running.get(host);
+        if running.is_some_and(|running| Arc::ptr_eq(running, answer)) {
+            self.running.remove(host);
+        }
+    }
+}
+
+impl<T> Drop for Lookup<T> {
+    fn drop(&mut self) {
+        self.lookups.hosts.lock().remove(&self.host, &self.answer);
     }
 }
 
@@ -54,7 +202,6 @@ impl Lookups {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
-    use std::time::Duration;
 
     use tokio::time::timeout;
 
@@ -62,35 +209,153 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(50);
 
-    #[tokio::test]
-    async fn a_name_that_is_not_found_holds_one_thread_and_others_are_looked_up_beside_it() {
-        let lookups = Lookups::new(2);
-        let begun = Arc::new(AtomicUsize::new(0));
-        let (release, held) = mpsc::channel::<()>();
-        let held = Arc::new(std::sync::Mutex::new(held));
-        let silent = || {
-            let (begun, held) = (Arc::clone(&begun), Arc::clone(&held));
+    /// Look-ups that end when they are told to, and are counted as they begin.
+    struct Held {
+        begun: Arc<AtomicUsize>,
+        release: mpsc::Sender<()>,
+        held: Arc<std::sync::Mutex<mpsc::Receiver<()>>>,
+    }
+
+    impl Held {
+        fn new() -> Self {
+            let (release, held) = mpsc::channel();
+            Self {
+                begun: Arc::default(),
+                release,
+                held: Arc::new(std::sync::Mutex::new(held)),
+            }
+        }
+
+        fn look(&self) -> impl FnOnce() -> io::Result<i32> + Send + use<> {
+            let (begun, held) = (Arc::clone(&self.begun), Arc::clone(&self.held));
             move || {
                 begun.fetch_add(1, Ordering::SeqCst);
                 let _ = held.lock().unwrap().recv();
+                Ok(0)
             }
-        };
-        // The callers give up, but the thread stays busy, so the next look-up of this host waits.
+        }
+
+        fn begun(&self) -> usize {
+            self.begun.load(Ordering::SeqCst)
+        }
+    }
+
+    /// Waits until no look-up is running or waiting.
+    async fn ended(lookups: &Lookups<i32>) {
+        while !lookups.hosts.lock().running.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_not_found_holds_one_thread_and_others_are_looked_up_beside_it() {
+        let lookups = Arc::new(Lookups::new(2));
+        let silent = Held::new();
+        // The callers give up, but the thread stays busy, so no other look-up of this host begins.
         for _ in 0..3 {
-            let lookup = lookups.run("silent".to_owned(), silent());
+            let lookup = lookups.run("silent".to_owned(), silent.look());
             assert!(timeout(SHORT, lookup).await.is_err());
         }
-        assert_eq!(begun.load(Ordering::SeqCst), 1);
-        assert_eq!(lookups.run("good".to_owned(), || 7).await.unwrap(), 7);
+        assert_eq!(silent.begun(), 1);
+        assert_eq!(lookups.run("good".to_owned(), || Ok(7)).await.unwrap(), 7);
         // A second silent host takes the last permit.
-        let lookup = lookups.run("mute".to_owned(), silent());
+        let lookup = lookups.run("mute".to_owned(), silent.look());
         assert!(timeout(SHORT, lookup).await.is_err());
-        let lookup = lookups.run("good".to_owned(), || 8);
+        let lookup = lookups.run("good".to_owned(), || Ok(8));
         assert!(timeout(SHORT, lookup).await.is_err());
-        release.send(()).unwrap();
-        release.send(()).unwrap();
-        assert_eq!(lookups.run("good".to_owned(), || 9).await.unwrap(), 9);
-        assert_eq!(lookups.run("silent".to_owned(), || 1).await.unwrap(), 1);
-        assert!(lookups.hosts.lock().len() <= 2);
+        silent.release.send(()).unwrap();
+        silent.release.send(()).unwrap();
+        ended(&lookups).await;
+        assert_eq!(lookups.run("good".to_owned(), || Ok(9)).await.unwrap(), 9);
+        assert_eq!(lookups.run("silent".to_owned(), || Ok(1)).await.unwrap(), 1);
+        ended(&lookups).await;
+    }
+
+    #[tokio::test]
+    async fn all_who_wait_for_the_same_host_get_the_answer_of_one_look_up() {
+        let lookups = Arc::new(Lookups::new(2));
+        let held = Held::new();
+        let waiting: Vec<_> = (0..300)
+            .map(|_| {
+                let (lookups, look) = (Arc::clone(&lookups), held.look());
+                tokio::spawn(async move { lookups.run("host".to_owned(), look).await })
+            })
+            .collect();
+        while held.begun() == 0 {
+            tokio::task::yield_now().await;
+        }
+        held.release.send(()).unwrap();
+        for one in waiting {
+            assert_eq!(one.await.unwrap().unwrap(), 0);
+        }
+        assert_eq!(held.begun(), 1);
+        // What failed is told to all, too.
+        let unknown = || Err(io::ErrorKind::NotFound.into());
+        let [one, other] = [(); 2].map(|()| lookups.run("unknown".to_owned(), unknown));
+        let (one, other) = tokio::join!(one, other);
+        assert_eq!(one.unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(other.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[tokio::test]
+    async fn hosts_that_were_not_found_leave_half_of_all_look_ups_to_others() {
+        let lookups = Arc::new(Lookups::new(4));
+        let names: Vec<_> = (0..10).map(|number| format!("unknown-{number}")).collect();
+        for name in &names {
+            let unknown = || Err(io::ErrorKind::NotFound.into());
+            assert!(lookups.run(name.clone(), unknown).await.is_err());
+        }
+        let silent = Held::new();
+        for name in &names {
+            let (lookups, name, look) = (Arc::clone(&lookups), name.clone(), silent.look());
+            tokio::spawn(async move { lookups.run(name, look).await });
+        }
+        while silent.begun() < 2 {
+            tokio::task::yield_now().await;
+        }
+        for number in 0..4 {
+            let good = lookups.run("good".to_owned(), move || Ok(number)).await;
+            assert_eq!(good.unwrap(), number);
+        }
+        assert_eq!(silent.begun(), 2);
+        for _ in &names {
+            silent.release.send(()).unwrap();
+        }
+        ended(&lookups).await;
+        assert_eq!(silent.begun(), names.len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_is_doubtful_while_its_last_look_up_took_long() {
+        let lookups = Arc::new(Lookups::new(4));
+        let is_doubtful = || lookups.hosts.lock().doubtful.hosts.contains("host");
+        for took in [LONG, Duration::from_millis(5), LONG] {
+            let held = Held::new();
+            let (own, look) = (Arc::clone(&lookups), held.look());
+            let looking = tokio::spawn(async move { own.run("host".to_owned(), look).await });
+            while held.begun() == 0 {
+                tokio::task::yield_now().await;
+            }
+            tokio::time::advance(took).await;
+            held.release.send(()).unwrap();
+            looking.await.unwrap().unwrap();
+            assert_eq!(is_doubtful(), took >= LONG, "{took:?}");
+        }
+    }
+
+    #[test]
+    fn so_many_doubtful_hosts_are_remembered_and_no_more() {
+        let mut doubtful = Doubtful::default();
+        for number in 0..2 * DOUBTFUL_MAX {
+            doubtful.note(&number.to_string(), true);
+        }
+        assert_eq!(doubtful.hosts.len(), DOUBTFUL_MAX);
+        assert!(!doubtful.hosts.contains("0"));
+        for _ in 0..2 * DOUBTFUL_MAX {
+            doubtful.note("again", true);
+            doubtful.note("again", false);
+        }
+        assert!(doubtful.order.len() <= DOUBTFUL_MAX);
+        assert!(!doubtful.hosts.contains("again"));
     }
 }

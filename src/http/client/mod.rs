@@ -4,4 +4,5 @@
 pub mod address;
 pub mod dial;
 mod lookups;
+pub mod room;
 pub mod signature;

@@ -13,7 +13,7 @@ use hyper::header::{
 use hyper::{Request, Response, StatusCode, Uri};
 use tokio::time::timeout;
 
-use crate::http::client::dial::{Dialer, Target};
+use crate::http::client::dial::{Dialer, Target, request_target};
 
 /// Timeout from resolving the host name to the last byte of the response.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -95,8 +95,7 @@ impl Fetcher {
 
     async fn ask(&self, url: &HttpsUrl, bytes_max: usize) -> Result<Document, String> {
         let host = url.uri.authority().map_or("", |host| host.as_str());
-        let path = url.uri.path_and_query().map_or("/", |path| path.as_str());
-        let request = Request::get(path)
+        let request = Request::get(&*request_target(&url.uri))
             .header(HOST, host)
             .header(USER_AGENT, "carebook")
             .header(ACCEPT, "application/json, application/jwk-set+json")

@@ -314,6 +314,17 @@ async fn a_url_of_keys_is_asked_without_any_discovery() {
     assert_eq!((idp.asked_for(DISCOVERY), idp.asked_for(KEYS)), (0, 1));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_url_of_keys_with_a_query_and_no_path_is_asked_at_the_root() {
+    let (idp, key) = (Idp::new(), key());
+    idp.publishes(jwks(&[&key]));
+    let url = HttpsUrl::read("https://id.test?tenant=a").unwrap();
+    let provider = Provider::with_keys_at(url, idp.dialer());
+    let first = provider.first_keys("anything", AUDIENCE).await.unwrap();
+    assert_eq!(first.verifier.key_count(), 1);
+    assert_eq!(idp.asked_for("/?tenant=a"), 1);
+}
+
 /// Returns faulty replies to a request for the discovery document, with words of the sentence that reports each.
 fn false_documents() -> Vec<(Reply, &'static str)> {
     let good = document(ISSUER, "https://id.test/keys");

@@ -50,6 +50,10 @@ impl WebhookSender {
 }
 
 impl Sender for WebhookSender {
+    fn attempts_max(&self) -> usize {
+        self.client.requests_max()
+    }
+
     fn send(self: Arc<Self>, outgoing: OutgoingEvent) -> Sending {
         Box::pin(async move { self.deliver(outgoing).await })
     }
