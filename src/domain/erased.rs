@@ -108,6 +108,10 @@ pub trait AnyOperation: Send + Sync {
     fn conflict(&self, schemas: &mut SchemaGenerator) -> Option<(&'static str, Schema)>;
     /// See [`Operation::EXAMPLE`].
     fn example(&self) -> &'static Example;
+    /// See [`Operation::KEY_FIELD`].
+    fn key_field(&self) -> Option<&'static str> {
+        None
+    }
     /// See [`Operation::ladder`].
     #[cfg(test)]
     fn ladder(&self) -> super::ladder::Ladder;
@@ -190,6 +194,10 @@ impl<O: Operation> AnyOperation for Erased<O> {
 
     fn example(&self) -> &'static Example {
         &O::EXAMPLE
+    }
+
+    fn key_field(&self) -> Option<&'static str> {
+        O::KEY_FIELD
     }
 
     #[cfg(test)]

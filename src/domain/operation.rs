@@ -189,6 +189,10 @@ pub trait Operation: Send + Sync + 'static {
     /// One request that succeeds in the samples' world.
     const EXAMPLE: Example;
 
+    /// The field of the body that is the idempotency key, where it identifies something else as well: the
+    /// sentence that rejects its use with other content names it.
+    const KEY_FIELD: Option<&'static str> = None;
+
     /// Returns, for each of its rejections, in their order, a case in which it applies to the example.
     #[cfg(test)]
     fn ladder() -> super::ladder::Ladder;

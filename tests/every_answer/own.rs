@@ -295,9 +295,13 @@ fn a_payment_and_a_charge_count_once_though_their_keys_are_forgotten() {
     let change = Some(("providerContext", json!({})));
     let reused = ask(&world, &inside, payment, change);
     payment.is_answered(&reused, 409, "idempotency_key_reused");
+    let content = "was used before with other request content.";
+    assert_eq!(reused.json()["message"], format!("The paymentId {content}"));
     let change = Some(("servicePriceKrw", json!(1_500_001)));
     let reused = ask(&world, &inside, charge, change);
     charge.is_answered(&reused, 409, "charge_snapshot_reused");
+    let message = format!("The finalizedChargeSnapshotId {content}");
+    assert_eq!(reused.json()["message"], message);
     // The later adjustment waits for a payment of its own.
     let change = Some(("paymentId", json!("another-payment")));
     let paid = ask(&world, &inside, payment, change);

@@ -69,7 +69,7 @@ rejections! {
             "The adjustment is another mother's.",
         /// The payment was captured with other facts; its key is forgotten by now.
         PaymentReused = Conflict "idempotency_key_reused" []
-            "The idempotency key was used before with other request content.",
+            "The paymentId was used before with other request content.",
         /// It was done before under a key that is forgotten by now; the engine finds that.
         FirstAnswerForgotten = Conflict "first_answer_forgotten" []
             "This was done before, under an idempotency key that is forgotten by now: read the resource.",
@@ -162,6 +162,7 @@ impl Operation for CaptureAdjustmentPayment {
         id_in_response: "reservation-booking-1",
         ..Example::NEW
     };
+    const KEY_FIELD: Option<&'static str> = Some("paymentId");
 
     #[cfg(test)]
     fn ladder() -> Ladder {

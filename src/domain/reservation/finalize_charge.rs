@@ -257,7 +257,7 @@ rejections! {
             "The financial facts of this reservation are not known.",
         /// The present charge has the identifier, and is another one; its key is forgotten by now.
         ChargeSnapshotReused = Conflict "charge_snapshot_reused" []
-            "The idempotency key was used before with other request content.",
+            "The finalizedChargeSnapshotId was used before with other request content.",
         /// It was done before under a key that is forgotten by now; the engine finds that.
         FirstAnswerForgotten = Conflict "first_answer_forgotten" []
             "This was done before, under an idempotency key that is forgotten by now: read the resource.",
@@ -294,6 +294,7 @@ impl Operation for FinalizeCharge {
         id_in_response: "reservation-booking-1",
         ..Example::NEW
     };
+    const KEY_FIELD: Option<&'static str> = Some("finalizedChargeSnapshotId");
 
     #[cfg(test)]
     fn ladder() -> Ladder {

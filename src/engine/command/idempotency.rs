@@ -70,11 +70,8 @@ impl Shared {
         code: &'static str,
     ) -> CommandResult {
         let request = &pending.request;
-        let mut rejection = Rejection::new(
-            Class::Conflict,
-            code,
-            "The idempotency key was used before with other request content.",
-        );
+        let message = request.row.map(Row::key_reused).unwrap_or_default();
+        let mut rejection = Rejection::new(Class::Conflict, code, message);
         let mut repeats = Repeats::default();
         let position = loop {
             let looked = {
