@@ -206,6 +206,12 @@ pub trait Operation: Send + Sync + 'static {
         None
     }
 
+    /// Returns the command without the fields that say what their absence says; `None` when it has no such
+    /// field. Commands that differ in these alone have the same content.
+    fn without_defaults(_command: &Self::Command) -> Option<Self::Command> {
+        None
+    }
+
     /// Returns the unique keys that a commit of this command takes. The engine locks them for the
     /// command before it is decided; [`ReadView::holder`] shows whether another resource holds one.
     fn unique_keys(_command: &Self::Command, _context: &Context<'_>) -> Vec<IndexKey> {
