@@ -16,6 +16,7 @@ pub mod message;
 pub mod report;
 pub mod retry;
 pub mod skip;
+pub mod topics;
 
 use crate::base::actor::Actor;
 

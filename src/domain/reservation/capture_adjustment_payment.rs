@@ -24,13 +24,14 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
+use crate::domain::outbox::topics;
 use crate::domain::reference::kinds::payment_change_adjustment::PaymentChangeAdjustmentFact;
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, module_doc, path_and_body, rejections};
 
 /// The topic of the message to the settlement's workflow.
-const TOPIC: &str = "settlement.continuation.requested";
+const TOPIC: &str = topics::SETTLEMENT_CONTINUATION;
 
 path_and_body! {
     /// The content of a request.
