@@ -2,11 +2,11 @@
 //! looked at: an operator who wants it closed serves it on an internal address.
 //!
 //! Resource: the booking's financial lifecycle. The charge's own identifier is the key, unique in
-//! the whole service: with other facts it is `charge_snapshot_reused`; another identifier finalizes
-//! anew. Rejections, in the order tested: the facts by which the booking's charge is shared are
-//! unknown (404); the identifier is that of the booking's present charge, under a key that is forgotten
-//! by now (409); a sum exceeds 64 bits with the benefit (invalid; one that does so without it is refused
-//! with the request's shape). Where keys are forgotten, the identifier of an earlier charge, which
+//! the whole service while the key is kept: with other facts it is `charge_snapshot_reused`; another
+//! identifier finalizes anew. Rejections, in the order tested: the facts by which the booking's charge
+//! is shared are unknown (404); the identifier is that of the booking's present charge, under a key that
+//! is forgotten by now (409); a sum exceeds 64 bits with the benefit (invalid; one that does so without
+//! it is refused with the request's shape). Where keys are forgotten, the identifier of an earlier charge, which
 //! another one has followed, finalizes a charge again, and so does that of another booking's charge.
 //!
 //! A charge rests on those facts and the policies alone. The booking itself need not be known here,
