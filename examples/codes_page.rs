@@ -239,7 +239,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     (
         "idempotency_key_reused",
         "The key was used for another command.",
-        "Take a fresh key for each command; send the very same body when you send a command again.",
+        "Take a fresh key for each command; send the very same body when you send a command again. Of `capture_adjustment_payment` the payment is the key: send what you sent with it before; another payment has another `paymentId`.",
     ),
     (
         "internal_error",

@@ -177,7 +177,7 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
             "--demo",
             "--check",
             "--receiver",
-            "a.*=http://127.0.0.1:99999/in",
+            "authorization.*=http://127.0.0.1:99999/in",
         ],
         &[
             "serve",

@@ -153,6 +153,16 @@ fn a_good_request_is_carried_out_once_and_answered_again_and_again() {
         };
         assert_eq!(reused.status, 409, "{}: {reused:?}", row.name);
         assert_eq!(code(&reused), expected, "{}", row.name);
+        if let Some(message) = reused.json()["message"].as_str() {
+            let key = match row.name {
+                "finalize_charge" => "finalizedChargeSnapshotId",
+                "capture_adjustment_payment" => "paymentId",
+                "update_branch_office_profile" => "commandId",
+                _ => "idempotency key",
+            };
+            let expected = format!("The {key} was used before with other request content.");
+            assert_eq!(message, expected, "{}", row.name);
+        }
         assert_eq!(reused.header("idempotent-replayed"), None, "{}", row.name);
         assert!(reused.position() >= first.position(), "{}", row.name);
         if !row.bearer {

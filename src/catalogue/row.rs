@@ -1,5 +1,7 @@
 //! The form of the catalogue's rows, of operations and of reads.
 
+use std::borrow::Cow;
+
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::domain::erased::AnyOperation;
@@ -256,6 +258,17 @@ impl Row {
     /// Returns the names of the parameters of its path.
     pub fn parameters(&self) -> impl Iterator<Item = &'static str> {
         parameters(self.path)
+    }
+
+    /// Returns the sentence that rejects a command whose key was used before with other request content.
+    #[must_use]
+    pub fn key_reused(&self) -> Cow<'static, str> {
+        match self.operation.key_field() {
+            Some(field) => {
+                format!("The {field} was used before with other request content.").into()
+            }
+            None => "The idempotency key was used before with other request content.".into(),
+        }
     }
 }
 

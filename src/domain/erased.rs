@@ -50,6 +50,11 @@ pub trait AnyCommand: Send + Sync {
     fn key(&self) -> Option<&str>;
     /// Returns the fingerprint of the command's facts.
     fn fingerprint(&self) -> Fingerprint;
+    /// Returns the fingerprint of the command with the fields that [`Operation::without_defaults`] leaves out,
+    /// if there are any: earlier programs recorded that one.
+    fn fingerprint_as_sent(&self) -> Option<Fingerprint> {
+        None
+    }
     /// See [`Operation::key_reused`].
     fn key_reused(&self, actor: &Actor, view: &ReadView<'_>) -> Option<Vec<u8>>;
     /// See [`Operation::target`].
@@ -101,6 +106,10 @@ pub trait AnyOperation: Send + Sync {
     fn conflict(&self, schemas: &mut SchemaGenerator) -> Option<(&'static str, Schema)>;
     /// See [`Operation::EXAMPLE`].
     fn example(&self) -> &'static Example;
+    /// See [`Operation::KEY_FIELD`].
+    fn key_field(&self) -> Option<&'static str> {
+        None
+    }
     /// See [`Operation::ladder`].
     #[cfg(test)]
     fn ladder(&self) -> super::ladder::Ladder;
@@ -226,6 +235,10 @@ impl<O: Operation> AnyOperation for Erased<O> {
         &O::EXAMPLE
     }
 
+    fn key_field(&self) -> Option<&'static str> {
+        O::KEY_FIELD
+    }
+
     #[cfg(test)]
     fn ladder(&self) -> super::ladder::Ladder {
         O::ladder()
@@ -238,7 +251,13 @@ impl<O: Operation> AnyCommand for ErasedCommand<O> {
     }
 
     fn fingerprint(&self) -> Fingerprint {
-        fingerprint(self.operation, &self.command)
+        let plain = O::without_defaults(&self.command);
+        fingerprint(self.operation, plain.as_ref().unwrap_or(&self.command))
+    }
+
+    fn fingerprint_as_sent(&self) -> Option<Fingerprint> {
+        let plain = O::without_defaults(&self.command);
+        plain.map(|_| fingerprint(self.operation, &self.command))
     }
 
     fn key_reused(&self, actor: &Actor, view: &ReadView<'_>) -> Option<Vec<u8>> {

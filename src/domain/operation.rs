@@ -187,6 +187,10 @@ pub trait Operation: Send + Sync + 'static {
     /// One request that succeeds in the samples' world.
     const EXAMPLE: Example;
 
+    /// The field of the body that is the idempotency key, where it identifies something else as well: the
+    /// sentence that rejects its use with other content names it.
+    const KEY_FIELD: Option<&'static str> = None;
+
     /// Returns, for each of its rejections, in their order, a case in which it applies to the example.
     #[cfg(test)]
     fn ladder() -> super::ladder::Ladder;
@@ -197,6 +201,12 @@ pub trait Operation: Send + Sync + 'static {
 
     /// Returns the idempotency key, where it is a field of the body.
     fn key(_command: &Self::Command) -> Option<&str> {
+        None
+    }
+
+    /// Returns the command without the fields that say what their absence says; `None` when it has no such
+    /// field. Commands that differ in these alone have the same content.
+    fn without_defaults(_command: &Self::Command) -> Option<Self::Command> {
         None
     }
 

@@ -598,6 +598,16 @@ impl Scenario {
         self.command(operation, path, body).fingerprint()
     }
 
+    /// Returns the fingerprint that earlier programs gave a command with fields that say what their absence says.
+    pub fn fingerprint_as_sent(
+        &self,
+        operation: &str,
+        path: &[(&str, &str)],
+        body: &Value,
+    ) -> Option<Fingerprint> {
+        self.command(operation, path, body).fingerprint_as_sent()
+    }
+
     /// Reads a command that has no fault.
     fn command(&self, operation: &str, path: &[(&str, &str)], body: &Value) -> Box<dyn AnyCommand> {
         let row = OPERATIONS.iter().find(|row| row.name == operation).unwrap();

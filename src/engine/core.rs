@@ -209,6 +209,13 @@ pub(crate) struct PendingCommand {
     pub(super) may_act: Option<MayAct>,
 }
 
+impl PendingCommand {
+    /// Whether a command that was recorded with this fingerprint had the same content.
+    pub(super) fn has_content_of(&self, recorded: Fingerprint) -> bool {
+        recorded == self.fingerprint || self.request.command.fingerprint_as_sent() == Some(recorded)
+    }
+}
+
 /// The decoded state that an actor keeps between two commands, and its position.
 #[derive(Default)]
 pub(crate) struct CachedState {

@@ -901,11 +901,8 @@ impl<'a> Checking<'a> {
             if fingerprint != Some(asked.command.fingerprint()) {
                 self.compared.refusals += 1;
                 let view = ReadView::new(&self.tables);
-                let mut rejection = Rejection::new(
-                    Class::Conflict,
-                    key.reused,
-                    "The idempotency key was used before with other request content.",
-                );
+                let message = asked.row.key_reused();
+                let mut rejection = Rejection::new(Class::Conflict, key.reused, message);
                 rejection.body = asked.command.key_reused(&asked.actor, &view);
                 let (status, _, body) = whole(problems.rejected(&rejection));
                 return match (status, &body) == found {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use carebook::base::actor::ActorKind;
-use carebook::base::digest::Digest;
+use carebook::base::actor::{Actor, ActorKind};
+use carebook::base::digest::{Digest, Fingerprint};
 use carebook::base::json::{Json, Reader};
 use carebook::catalogue::OPERATIONS;
 use carebook::cli::runtime::on_lane;
@@ -16,7 +16,7 @@ use carebook::domain::operation::{Context, Parts};
 use carebook::domain::rejection::Rejection;
 use carebook::domain::settlement::statement::{Statement, StatementStatus};
 use carebook::engine::checkpointer::CheckpointPolicy;
-use carebook::engine::{CommandRequest, Mode};
+use carebook::engine::{CommandRequest, CommandResult, Mode};
 use http_body_util::Full;
 use serde_json::{Value, json};
 
@@ -296,14 +296,74 @@ fn a_payment_and_a_charge_count_once_though_their_keys_are_forgotten() {
     let change = Some(("providerContext", json!({})));
     let reused = ask(&world, &inside, payment, change);
     payment.is_answered(&reused, 409, "idempotency_key_reused");
+    let content = "was used before with other request content.";
+    assert_eq!(reused.json()["message"], format!("The paymentId {content}"));
     let change = Some(("servicePriceKrw", json!(1_500_001)));
     let reused = ask(&world, &inside, charge, change);
     charge.is_answered(&reused, 409, "charge_snapshot_reused");
+    let message = format!("The finalizedChargeSnapshotId {content}");
+    assert_eq!(reused.json()["message"], message);
     // The later adjustment waits for a payment of its own.
     let change = Some(("paymentId", json!("another-payment")));
     let paid = ask(&world, &inside, payment, change);
     assert_eq!(paid.status, 200, "{paid:?}");
     assert_eq!(paid.json()["paymentChangeAdjustmentId"], "adjustment-later");
+}
+
+/// A charge as earlier programs recorded it, whose fingerprint was that of what was sent.
+struct RecordedAsSent(Box<dyn AnyCommand>);
+
+impl Around for RecordedAsSent {
+    fn inner(&self) -> &dyn AnyCommand {
+        self.0.as_ref()
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        self.0.fingerprint_as_sent().unwrap()
+    }
+}
+
+#[test]
+fn a_charge_that_an_earlier_program_recorded_with_its_defaults_is_replayed_for_what_was_sent_then()
+{
+    let world = World::new();
+    let inside = Inside::start(&world, Wanted::default());
+    load_samples(inside.engine()).unwrap();
+    let all = all();
+    let asked = named(&all, "finalize_charge");
+    let mut body = asked.body.clone().unwrap();
+    body["couponDiscountAmountKrw"] = json!(0);
+    let row = asked.row.unwrap();
+    let text = body.to_string();
+    let json = Json::parse(text.as_bytes()).unwrap();
+    let parts = Parts {
+        path: &[("reservationBookingId", "reservation-booking-1")],
+        body: &json,
+    };
+    let mut at = Reader::new(inside.engine().now());
+    let command = row.operation.read(row.name, &parts, &mut at).unwrap();
+    let call = CommandRequest {
+        row: Some(row),
+        actor: Arc::new(Actor::nobody()),
+        command: Box::new(Wrapped(RecordedAsSent(command))),
+        header_key: None,
+    };
+    let permit = inside.engine().admit().unwrap();
+    let first = on_lane(inside.engine(), async {
+        inside.engine().execute(call, permit, Mode::Commit).await
+    });
+    let first = first.unwrap();
+    assert!(
+        matches!(first, CommandResult::Done { replay: false, .. }),
+        "{first:?}"
+    );
+    let same = Some(("couponDiscountAmountKrw", json!(0)));
+    let again = ask(&world, &inside, asked, same);
+    assert_eq!(again.status, 200, "{again:?}");
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    // Which of the fields were there cannot be told from what is recorded.
+    let without = ask(&world, &inside, asked, None);
+    asked.is_answered(&without, 409, "charge_snapshot_reused");
 }
 
 /// A command before which its statement falls into arrears: a state that no operation brings about yet.

@@ -274,6 +274,7 @@ fn what_cannot_have_been_is_refused_by_its_place() {
     assert_eq!(status("?revision=9223372036854775807"), 404);
     assert_eq!(status("?at=2020-01-01T00:00:00Z"), 404);
     assert_eq!(status("?at=2999-01-01T00:00:00Z"), 200);
+    assert_eq!(status("?at=2999-01-01T00:00:00+09:00"), 200);
     assert_eq!(status("?something=else"), 200);
     assert_eq!(status("/history?something=else"), 400);
     assert_eq!(status("/history/"), 404);

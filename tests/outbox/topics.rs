@@ -1,8 +1,11 @@
 //! Which receiver gets a message, and what it gets.
 
+use std::collections::BTreeSet;
+
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use carebook::domain::outbox::topics;
 use serde_json::{Value, json};
 
 use super::receiver::Receiver;
@@ -223,33 +226,68 @@ fn receivers_that_cannot_be_are_refused_at_the_start() {
     let unfit = world.path("unfit");
     std::fs::write(&unfit, "whsec_short").unwrap();
     let secret = |name: &str, file: &std::path::Path| format!("{name}={}", file.display());
-    let a = "a.b=http://127.0.0.1:1/";
+    let named = "settlement.*=http://127.0.0.1:1/";
+    let another = secret("settlement.continuation.*", &world.path("secret"));
+    let missing = secret("settlement.*", &world.path("missing"));
     for arguments in [
-        vec!["--receiver", "a.b=ftp://host/"],
+        vec!["--receiver", "settlement.*=ftp://host/"],
         vec!["--receiver", "a b=http://host/"],
         vec!["--receiver", "http://host/"],
-        vec!["--receiver", a, "--receiver", a],
+        vec!["--receiver", named, "--receiver", named],
         vec![
             "--directory-url",
             "http://host/",
             "--receiver",
             "branch_onboarding.*=http://other/",
         ],
+        vec!["--receiver", named, "--receiver-secret", &another],
+        vec!["--receiver", named, "--receiver-secret", &missing],
         vec![
             "--receiver",
-            a,
+            named,
             "--receiver-secret",
-            &secret("a.c", &world.path("secret")),
+            &secret("settlement.*", &unfit),
         ],
-        vec![
-            "--receiver",
-            a,
-            "--receiver-secret",
-            &secret("a.b", &world.path("missing")),
-        ],
-        vec!["--receiver", a, "--receiver-secret", &secret("a.b", &unfit)],
     ] {
         let (code, _, error) = run(&[&["serve", "--demo"], &arguments[..]].concat());
         assert_eq!(code, Some(2), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn a_receiver_is_named_for_topics_that_messages_have_and_for_no_others() {
+    // Those that the page lists.
+    let page = include_str!("../../docs/messages.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let listed: BTreeSet<_> = rows.filter_map(|row| row.split('`').next()).collect();
+    assert_eq!(listed, BTreeSet::from(topics::ALL));
+    let started = |topics: &str, more: &[&str]| {
+        let receiver = format!("{topics}=http://127.0.0.1:1/");
+        run(&[&["serve", "--demo", "--receiver", &receiver][..], more].concat())
+    };
+    let starts = [
+        "*",
+        "branch_onboarding.*",
+        "authorization.branch_membership.*",
+    ];
+    for topics in topics::ALL.into_iter().chain(starts) {
+        let (code, _, error) = started(topics, &["--check"]);
+        assert_eq!(code, Some(0), "{topics}: {error}");
+    }
+    for none in [
+        "branch_onbording.*",
+        "authorization",
+        "settlement.continuation",
+        "branch_onboarding.manager_invitations",
+        "branch_onboarding.manager_invitation.*",
+        "outbox.*",
+    ] {
+        for more in [&["--check"][..], &[]] {
+            let (code, _, error) = started(none, more);
+            assert_eq!(code, Some(2), "{none} {more:?}: {error}");
+            for topic in topics::ALL {
+                assert!(error.contains(topic), "{none} {more:?}: {error}");
+            }
+        }
     }
 }

@@ -28,6 +28,11 @@ pub trait Around: Send + Sync {
     /// Called before the command is asked.
     fn asked(&self, _: Asked) {}
 
+    /// The fingerprint of the command.
+    fn fingerprint(&self) -> Fingerprint {
+        self.inner().fingerprint()
+    }
+
     /// What the command belongs to.
     fn target(&self, context: &Context<'_>) -> Option<Digest> {
         self.inner().target(context)
@@ -54,7 +59,11 @@ impl<A: Around> AnyCommand for Wrapped<A> {
 
     fn fingerprint(&self) -> Fingerprint {
         self.0.asked(Asked::Fingerprint);
-        self.0.inner().fingerprint()
+        Around::fingerprint(&self.0)
+    }
+
+    fn fingerprint_as_sent(&self) -> Option<Fingerprint> {
+        self.0.inner().fingerprint_as_sent()
     }
 
     fn key_reused(&self, actor: &Actor, view: &ReadView<'_>) -> Option<Vec<u8>> {

@@ -8,6 +8,7 @@ use clap::Args;
 use tokio_rustls::rustls::ClientConfig;
 
 use crate::cli::exit::Failure;
+use crate::domain::outbox::topics;
 use crate::engine::channel::Bounds;
 use crate::engine::outbox::{NamedReceiver, Pattern};
 use crate::http::client::room::OutgoingRoom;
@@ -23,9 +24,9 @@ const OF_DIRECTORY: &str = "branch_onboarding.*";
 #[derive(Args)]
 pub(super) struct ReceiverArgs {
     /// A receiver of the messages of a topic, such as 'authorization.*=https://authz.example/in';
-    /// may be repeated. The longest matching topic wins, `*` is for all. Messages without a
-    /// receiver wait; only those of the creation of a branch are then completed at once by the
-    /// embedded directory.
+    /// may be repeated. The longest matching topic wins, `*` is for all, and one that no message has
+    /// is refused. Messages without a receiver wait; only those of the creation of a branch are then
+    /// completed at once by the embedded directory.
     #[arg(long, value_name = "TOPIC=URL", value_parser = receiver)]
     receiver: Vec<(Pattern, ReceiverUrl)>,
     /// Signs the messages to the receiver of this TOPIC, as Standard Webhooks define it: FILE holds
@@ -44,10 +45,16 @@ pub(super) struct ReceiverArgs {
 fn receiver(text: &str) -> Result<(Pattern, ReceiverUrl), String> {
     let (topics, url) = text.split_once('=').ok_or("it has to be TOPIC=URL")?;
     // The text is not quoted in errors: of a URL without a topic it may be a part of the password.
-    let topics = topics
+    let pattern = topics
         .parse::<Pattern>()
         .map_err(|error| error.to_string())?;
-    Ok((topics, ReceiverUrl::new(url)?))
+    if !topics::ALL.iter().any(|topic| pattern.matches(topic)) {
+        return Err(format!(
+            "no message has such a topic; there are {}",
+            topics::ALL.join(", ")
+        ));
+    }
+    Ok((pattern, ReceiverUrl::new(url)?))
 }
 
 fn secret(text: &str) -> Result<(Pattern, PathBuf), String> {

@@ -24,12 +24,13 @@ use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{
     Commit, Context, Decision, MessageSubject, Operation, mark_replayed, to_json,
 };
+use crate::domain::outbox::topics;
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, module_doc, rejections};
 
 /// The topic of the message to the authorization system.
-const TOPIC: &str = "authorization.branch_membership.activated";
+const TOPIC: &str = topics::BRANCH_MEMBERSHIP_ACTIVATED;
 
 json_object! {
     /// The body of the request.

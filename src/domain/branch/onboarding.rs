@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::base::time::Timestamp;
 use crate::domain::operation::Disposition;
+use crate::domain::outbox::topics;
 use crate::wire_enum;
 
 wire_enum! {
@@ -29,9 +30,9 @@ impl SideEffectKind {
     #[must_use]
     pub const fn topic(self) -> &'static str {
         match self {
-            Self::OperatorIdentity => "branch_onboarding.operator_identity",
-            Self::AuthorizationRelationship => "branch_onboarding.authorization_relationship",
-            Self::ManagerInvitation => "branch_onboarding.manager_invitation",
+            Self::OperatorIdentity => topics::OPERATOR_IDENTITY,
+            Self::AuthorizationRelationship => topics::AUTHORIZATION_RELATIONSHIP,
+            Self::ManagerInvitation => topics::MANAGER_INVITATION,
         }
     }
 }

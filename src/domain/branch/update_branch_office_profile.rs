@@ -96,6 +96,7 @@ impl Operation for UpdateBranchOfficeProfile {
         id_in_response: "revision-1",
         ..Example::NEW
     };
+    const KEY_FIELD: Option<&'static str> = Some("commandId");
 
     #[cfg(test)]
     fn ladder() -> Ladder {

@@ -21,6 +21,7 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, MessageSubject, Operation, to_json};
+use crate::domain::outbox::topics;
 use crate::domain::reference::kinds::family_account::FamilyAccount;
 use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Declared, Rejection};
@@ -28,7 +29,7 @@ use crate::domain::resource::Resource;
 use crate::{json_object, module_doc, rejections};
 
 /// The topic of the message to the authorization system.
-const TOPIC: &str = "authorization.payment_delegation.granted";
+const TOPIC: &str = topics::PAYMENT_DELEGATION_GRANTED;
 
 json_object! {
     /// The body of the request.

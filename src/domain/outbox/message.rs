@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::topics;
 use crate::base::codec::Blob;
 use crate::base::digest::Digest;
 use crate::base::hex::hex;
@@ -369,10 +370,10 @@ pub fn birth(message: &OutboxMessage, log_id: [u8; 16]) -> MessageEvent {
 
 fn born_of(message: &OutboxMessage, log_id: [u8; 16]) -> Born {
     let (path, id) = match &*message.topic {
-        "authorization.payment_delegation.granted" => {
+        topics::PAYMENT_DELEGATION_GRANTED => {
             ("family-payment-delegations/{}", "paymentDelegationId")
         }
-        "settlement.continuation.requested" => (
+        topics::SETTLEMENT_CONTINUATION => (
             "reservation-payment-change-adjustments/{}",
             "reservationBookingId",
         ),

@@ -16,6 +16,7 @@ pub mod message;
 pub mod report;
 pub mod retry_outbox_message;
 pub mod skip_outbox_message;
+pub mod topics;
 
 use crate::base::actor::Actor;
 

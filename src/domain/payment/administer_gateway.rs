@@ -3,7 +3,7 @@
 //! Resource: what is operated on, the payment or, for a search, the search key. Its revision counts
 //! the operations recorded on it. Rejections, in the order tested: a field that the action needs is
 //! absent (invalid); the actor does not administer payments (403); the expected revision is stale
-//! (409). After that there is an audit, whatever the gateway says. That it does not know the
+//! (409; the message names the current one). After that there is an audit, whatever the gateway says. That it does not know the
 //! payment, or does not do what is asked, is an outcome of the operation and no refusal. A virtual
 //! account that is closed and a chargeback that is recorded change the payment's fact, whose
 //! revision advances by one.
@@ -87,7 +87,7 @@ rejections! {
         NotPermitted = Forbidden "permission_denied" []
             "Only headquarters administrators and finance operators of headquarters with payment:administer may operate \
              the payment gateway.",
-        /// The revision is stale.
+        /// The revision is stale; the message names the current one.
         RevisionStale = Conflict "revision_stale" ["expectedRevision"]
             "The expected revision is not the current one: read again, then decide.",
     }
@@ -113,7 +113,11 @@ fn permitted(
         return Err(Reason::NotPermitted.into());
     }
     if command.expected_revision.0 != operations.number() {
-        return Err(Reason::RevisionStale.into());
+        let stale = Rejection::from(Reason::RevisionStale);
+        return Err(Rejection {
+            message: format!("{} It is {operations}.", stale.message).into(),
+            ..stale
+        });
     }
     Ok(())
 }
@@ -709,6 +713,9 @@ mod tests {
             assert_eq!(refused(&mut service, &body(action, 2)), STALE, "{action}");
             let refusal = service.when(NAME, &[], &body(action, 0)).refusal();
             assert_eq!(refusal.conflicting, ["expectedRevision"]);
+            let told =
+                "The expected revision is not the current one: read again, then decide. It is 1.";
+            assert_eq!(refusal.message, told);
             operate(&mut service, &body(action, 1));
         }
     }

@@ -141,7 +141,8 @@ public_events! {
         revision own;
 
     FactCameIn(came) => fact(&came.payment_id, came.fact.revision),
-    /// An administrator's operation on the payment is recorded.
+    /// An administrator's operation on the payment is recorded. `revision` is that of the payment's fact:
+    /// an operation that changes nothing at the gateway repeats it.
     Operated(operated) => "operated" {
         "virtualAccountClosed": bool = operated.change == Some(GatewayChange::VirtualAccountClosed),
         "chargebackAmountKrw": Option<Won> = operated.chargeback_amount_krw(),

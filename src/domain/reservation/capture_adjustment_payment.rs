@@ -24,13 +24,14 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, MessageSubject, Operation, to_json};
+use crate::domain::outbox::topics;
 use crate::domain::reference::kinds::payment_change_adjustment::PaymentChangeAdjustmentFact;
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, module_doc, path_and_body, rejections};
 
 /// The topic of the message to the settlement's workflow.
-const TOPIC: &str = "settlement.continuation.requested";
+const TOPIC: &str = topics::SETTLEMENT_CONTINUATION;
 
 path_and_body! {
     /// The content of a request.
@@ -69,7 +70,7 @@ rejections! {
             "The adjustment is another mother's.",
         /// The payment was captured with other facts; its key is forgotten by now.
         PaymentReused = Conflict "idempotency_key_reused" []
-            "The idempotency key was used before with other request content.",
+            "The paymentId was used before with other request content.",
         /// It was done before under a key that is forgotten by now; the engine finds that.
         FirstAnswerForgotten = Conflict "first_answer_forgotten" []
             "This was done before, under an idempotency key that is forgotten by now: read the resource.",
@@ -162,6 +163,7 @@ impl Operation for CaptureAdjustmentPayment {
         id_in_response: "reservation-booking-1",
         ..Example::NEW
     };
+    const KEY_FIELD: Option<&'static str> = Some("paymentId");
 
     #[cfg(test)]
     fn ladder() -> Ladder {

@@ -2,12 +2,13 @@
 //! looked at: an operator who wants it closed serves it on an internal address.
 //!
 //! Resource: the booking's financial lifecycle. The charge's own identifier is the key, unique in
-//! the whole service: with other facts it is `charge_snapshot_reused`; another identifier finalizes
-//! anew. Rejections, in the order tested: the request comes from a page whose origin may not send it
-//! (`header.Origin`, invalid; it comes alone, before the body is read); the facts by which the booking's
-//! charge is shared are unknown (404); the identifier is that of the booking's present charge, under a key that is forgotten
-//! by now (409); a sum exceeds 64 bits with the benefit (invalid; one that does so without it is refused
-//! with the request's shape). Where keys are forgotten, the identifier of an earlier charge, which
+//! the whole service while the key is kept: with other facts it is `charge_snapshot_reused`; another
+//! identifier finalizes anew. Rejections, in the order tested: the request comes from a page whose
+//! origin may not send it (`header.Origin`, invalid; it comes alone, before the body is read); the facts
+//! by which the booking's charge is shared are unknown (404); the identifier is that of the booking's
+//! present charge, under a key that is forgotten by now (409); a sum exceeds 64 bits with the benefit
+//! (invalid; one that does so without it is refused with the request's shape). Where keys are
+//! forgotten, the identifier of an earlier charge, which
 //! another one has followed, finalizes a charge again, and so does that of another booking's charge.
 //!
 //! A charge rests on those facts and the policies alone. The booking itself need not be known here,
@@ -212,6 +213,52 @@ impl Body {
         asked.charge()
     }
 
+    /// Whether a field says what its absence says.
+    fn spells_defaults_out(&self) -> bool {
+        let amounts = [
+            self.additional_service_charge_krw,
+            self.rental_equipment_charge_krw,
+            self.government_discount_amount_krw,
+            self.coupon_discount_amount_krw,
+            self.pre_reservation_payment_amount_krw,
+            self.voucher_service_balance_add_on_krw,
+        ];
+        let components = self.amount_by_component_code.as_ref();
+        let flags = self.enabled_flags.as_ref();
+        let fact_ids = self.service_calendar_impact_fact_ids.as_ref();
+        amounts.contains(&Some(AtLeast(0)))
+            || self.voucher_inhome_user_fee_change_amount_krw == Some(Won::ZERO)
+            || components.is_some_and(ComponentAmounts::is_empty)
+            || flags.is_some_and(|EnabledFlags(flags)| flags.is_empty())
+            || fact_ids.is_some_and(Vec::is_empty)
+    }
+
+    /// Leaves out the fields that say what their absence says.
+    fn without_defaults(self) -> Self {
+        let amount = |amount: Option<AtLeast<0>>| amount.filter(|amount| *amount != AtLeast(0));
+        Self {
+            additional_service_charge_krw: amount(self.additional_service_charge_krw),
+            rental_equipment_charge_krw: amount(self.rental_equipment_charge_krw),
+            government_discount_amount_krw: amount(self.government_discount_amount_krw),
+            coupon_discount_amount_krw: amount(self.coupon_discount_amount_krw),
+            pre_reservation_payment_amount_krw: amount(self.pre_reservation_payment_amount_krw),
+            voucher_service_balance_add_on_krw: amount(self.voucher_service_balance_add_on_krw),
+            voucher_inhome_user_fee_change_amount_krw: self
+                .voucher_inhome_user_fee_change_amount_krw
+                .filter(|change| *change != Won::ZERO),
+            amount_by_component_code: self
+                .amount_by_component_code
+                .filter(|components| !components.is_empty()),
+            enabled_flags: self
+                .enabled_flags
+                .filter(|EnabledFlags(flags)| !flags.is_empty()),
+            service_calendar_impact_fact_ids: self
+                .service_calendar_impact_fact_ids
+                .filter(|ids| !ids.is_empty()),
+            ..self
+        }
+    }
+
     /// Whether the regional benefit is requested, which is so unless the flag turns it off.
     fn wants_benefit(&self) -> bool {
         let flags = self.enabled_flags.as_ref();
@@ -258,7 +305,7 @@ rejections! {
             "The financial facts of this reservation are not known.",
         /// The present charge has the identifier, and is another one; its key is forgotten by now.
         ChargeSnapshotReused = Conflict "charge_snapshot_reused" []
-            "The idempotency key was used before with other request content.",
+            "The finalizedChargeSnapshotId was used before with other request content.",
         /// It was done before under a key that is forgotten by now; the engine finds that.
         FirstAnswerForgotten = Conflict "first_answer_forgotten" []
             "This was done before, under an idempotency key that is forgotten by now: read the resource.",
@@ -295,6 +342,7 @@ impl Operation for FinalizeCharge {
         id_in_response: "reservation-booking-1",
         ..Example::NEW
     };
+    const KEY_FIELD: Option<&'static str> = Some("finalizedChargeSnapshotId");
 
     #[cfg(test)]
     fn ladder() -> Ladder {
@@ -314,6 +362,13 @@ impl Operation for FinalizeCharge {
 
     fn key(command: &Command) -> Option<&str> {
         Some(command.body.finalized_charge_snapshot_id.as_str())
+    }
+
+    fn without_defaults(command: &Command) -> Option<Command> {
+        command.body.spells_defaults_out().then(|| Command {
+            reservation_booking_id: command.reservation_booking_id.clone(),
+            body: command.body.clone().without_defaults(),
+        })
     }
 
     fn decide(
@@ -507,7 +562,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::ledger::{Account, Side};
-    use super::samples::{charge, finalize, plain, service};
+    use super::samples::{PATH, charge, finalize, plain, service};
     use super::*;
     use crate::domain::rejection::Class;
 
@@ -590,6 +645,74 @@ mod tests {
         assert_eq!(lifecycle.charge.benefit, None);
         let id = lifecycle.charge.finalized_charge_snapshot_id;
         assert_eq!(id.as_str(), "snapshot-2");
+    }
+
+    /// The values that say what the absence of their fields says.
+    fn defaults() -> [(&'static str, Value); 10] {
+        [
+            ("additionalServiceChargeKrw", json!(0)),
+            ("rentalEquipmentChargeKrw", json!(0)),
+            ("governmentDiscountAmountKrw", json!(0)),
+            ("couponDiscountAmountKrw", json!(0)),
+            ("preReservationPaymentAmountKrw", json!(0)),
+            ("voucherServiceBalanceAddOnKrw", json!(0)),
+            ("voucherInhomeUserFeeChangeAmountKrw", json!(0)),
+            ("amountByComponentCode", json!({})),
+            ("enabledFlags", json!({})),
+            ("serviceCalendarImpactFactIds", json!([])),
+        ]
+    }
+
+    #[test]
+    fn what_says_the_same_as_its_absence_is_the_same_content() {
+        let service = Scenario::new();
+        let of = |body: &Value| service.fingerprint(NAME, &PATH, body);
+        assert_eq!(of(&with_added(&plain(), &defaults())), of(&plain()));
+        for default in defaults() {
+            let body = with_added(&plain(), &[default]);
+            assert_eq!(of(&body), of(&plain()), "{body}");
+        }
+        let other = [("branchId", json!(7))];
+        let all = with_added(&with_added(&plain(), &defaults()), &other);
+        assert_eq!(of(&all), of(&with_added(&plain(), &other)));
+        // A component of 0, a flag that is false, and a 0 that is no amount say something.
+        let own_price = of(&with(&plain(), &[("ownPriceKrw", json!(0))]));
+        let mut seen = vec![of(&plain()), own_price];
+        for change in [
+            ("branchId", json!(0)),
+            ("amountByComponentCode", json!({"night": 0})),
+            ("enabledFlags", json!({"another": false})),
+            ("enabledFlags", json!({"regionalBenefit": true})),
+            ("couponDiscountAmountKrw", json!(1)),
+        ] {
+            let fingerprint = of(&with_added(&plain(), &[change]));
+            assert!(!seen.contains(&fingerprint));
+            seen.push(fingerprint);
+        }
+    }
+
+    #[test]
+    fn the_fingerprint_that_earlier_programs_gave_a_charge_is_known_as_that_of_what_was_sent() {
+        let service = Scenario::new();
+        let as_sent = |body: &Value| service.fingerprint_as_sent(NAME, &PATH, body);
+        for body in [
+            plain(),
+            charge(),
+            with_added(&plain(), &[("branchId", json!(0))]),
+        ] {
+            assert_eq!(as_sent(&body), None, "{body}");
+        }
+        let mut seen = vec![service.fingerprint(NAME, &PATH, &plain())];
+        for default in defaults() {
+            let fingerprint = as_sent(&with_added(&plain(), &[default])).unwrap();
+            assert!(!seen.contains(&fingerprint));
+            seen.push(fingerprint);
+        }
+        let all = as_sent(&with_added(&plain(), &defaults())).unwrap();
+        assert_eq!(
+            all.to_hex(),
+            "86203db430ca8e275f2013722b03f1f72eaae89806141c77bbd4989bd1c8d89e"
+        );
     }
 
     #[test]

@@ -54,6 +54,12 @@ impl FromJson for ComponentAmounts {
 }
 
 impl ComponentAmounts {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the sum of all amounts.
     #[must_use]
     pub fn sum(&self) -> i128 {

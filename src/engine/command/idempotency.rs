@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::digest::{Fingerprint, KeyDigest};
+use crate::base::digest::KeyDigest;
 use crate::catalogue::{KeySource, Row};
 use crate::domain::operation::Disposition;
 use crate::domain::rejection::{Class, Rejection};
@@ -31,7 +31,7 @@ impl Shared {
         &self,
         row: Option<&'static Row>,
         first: u64,
-        asked: Option<(KeyDigest, Fingerprint)>,
+        asked: Option<(KeyDigest, &PendingCommand)>,
         may_act: Option<MayAct>,
     ) -> Option<CommandResult> {
         let position = self.journal.durable().max(first);
@@ -70,11 +70,8 @@ impl Shared {
         code: &'static str,
     ) -> CommandResult {
         let request = &pending.request;
-        let mut rejection = Rejection::new(
-            Class::Conflict,
-            code,
-            "The idempotency key was used before with other request content.",
-        );
+        let message = request.row.map(Row::key_reused).unwrap_or_default();
+        let mut rejection = Rejection::new(Class::Conflict, code, message);
         let mut repeats = Repeats::default();
         let position = loop {
             let looked = {
@@ -104,13 +101,13 @@ impl Shared {
     pub(super) async fn stored(
         &self,
         first: u64,
-        asked: Option<(KeyDigest, Fingerprint)>,
+        asked: Option<(KeyDigest, &PendingCommand)>,
     ) -> Result<Option<Stored>, String> {
         let stored = match self.recent.get(first) {
             Some(stored) => stored,
             None => self.stored_in_log(first, asked.map(|(key, _)| key)).await?,
         };
-        let same = asked.is_none_or(|(_, fingerprint)| fingerprint == stored.fingerprint);
+        let same = asked.is_none_or(|(_, pending)| pending.has_content_of(stored.fingerprint));
         Ok(same.then_some(stored))
     }
 

@@ -77,7 +77,7 @@ impl Shared {
             if let Some(first) = self.tables.key(digest) {
                 drop(held);
                 // Boxed, since replays are rare and a future is as large as all that it may await.
-                let asked = Some((digest, pending.fingerprint));
+                let asked = Some((digest, &pending));
                 let replay = Box::pin(self.replay(row, first, asked, may_act));
                 return match replay.await {
                     Some(reply) => reply,

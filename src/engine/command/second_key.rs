@@ -106,7 +106,7 @@ impl ActorMessage {
             return Ok(Some(true));
         }
         if let Some(stored) = shared.recent.get(first) {
-            return Ok(Some(stored.fingerprint == self.pending.fingerprint));
+            return Ok(Some(self.pending.has_content_of(stored.fingerprint)));
         }
         if first > shared.journal.durable() {
             return Ok(None);
@@ -116,6 +116,6 @@ impl ActorMessage {
         let bytes = bytes.ok_or("it is not in the log")?;
         let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
         let key = record.key.ok_or("it has no key")?;
-        Ok(Some(key.fingerprint == self.pending.fingerprint))
+        Ok(Some(self.pending.has_content_of(key.fingerprint)))
     }
 }

@@ -33,9 +33,7 @@ pub(in crate::http) fn asked_of_read(query: Option<&str>) -> Result<Option<PastQ
         .finish();
     let mut query = Query::read(Some(&own), &["revision", "at"]);
     let revision = query.one("revision", whole_number);
-    let at = query.one("at", |text| {
-        Timestamp::parse(text).ok_or(FaultCode::Pattern)
-    });
+    let at = query.one("at", time);
     let both = ["revision", "at"].map(|name| !query.all(name).is_empty());
     if both == [true, true] {
         query.fault("at", FaultCode::NotAllowed);
@@ -43,6 +41,12 @@ pub(in crate::http) fn asked_of_read(query: Option<&str>) -> Result<Option<PastQ
     query.finish()?;
     let revision = revision.map(PastQuery::Revision);
     Ok(revision.or(at.map(PastQuery::At)))
+}
+
+/// Parses a time in a query. The `+` of its offset, where it was not percent-encoded, has become a blank, and no time
+/// has another blank.
+fn time(text: &str) -> Result<Timestamp, FaultCode> {
+    Timestamp::parse(&text.replace(' ', "+")).ok_or(FaultCode::Pattern)
 }
 
 /// The parsed query of a history.
@@ -132,7 +136,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_of_the_past_is_read_strictly_and_the_rest_is_not_looked_at() {
-        let asked = |query| asked_of_read(Some(query));
+        let asked = |query: &str| asked_of_read(Some(query));
         fn faults(query: &str) -> Vec<(String, &'static str)> {
             let faults = asked_of_read(Some(query)).unwrap_err().faults.into_iter();
             faults
@@ -144,8 +148,10 @@ mod tests {
         assert_eq!(asked("limit=7&x").unwrap(), None);
         assert_eq!(asked("revision=7&x").unwrap(), Some(PastQuery::Revision(7)));
         let at = Timestamp::parse("2026-11-20T09:00:00+09:00").unwrap();
-        let query = "at=2026-11-20T09:00:00%2B09:00";
-        assert_eq!(asked(query).unwrap(), Some(PastQuery::At(at)));
+        for offset in ["%2B09:00", "+09:00", "%2b09%3A00", "%2009:00"] {
+            let query = format!("at=2026-11-20T09:00:00{offset}");
+            assert_eq!(asked(&query).unwrap(), Some(PastQuery::At(at)), "{query}");
+        }
         for bad in ["x", "-", "%2B1", "1.0"] {
             let bad = format!("revision={bad}");
             assert_eq!(faults(&bad), one("query.revision", "wrong_type"), "{bad}");
@@ -158,7 +164,17 @@ mod tests {
             let path = format!("query.{name}");
             assert_eq!(faults(&format!("{name}=")), one(&path, "too_short"));
         }
-        for bad in ["now", "2026-11-20", "2026-11-20T09:00:00"] {
+        for bad in [
+            "now",
+            "2026-11-20",
+            "2026-11-20T09:00:00",
+            "2026-11-20+09:00:00Z",
+            "2026-11-20T09:00:00+Z",
+            "2026-11-20T09:00:00++09:00",
+            "2026-11-20T09:00:00+%2B09:00",
+            "+2026-11-20T09:00:00Z",
+            "2026-11-20T09:00:00Z+",
+        ] {
             let bad = format!("at={bad}");
             assert_eq!(faults(&bad), one("query.at", "pattern"), "{bad}");
         }

@@ -270,6 +270,53 @@ fn every_amount_counts_and_a_new_snapshot_finalizes_anew() {
 }
 
 #[test]
+fn a_default_that_is_spelt_out_is_the_same_charge_as_without_it() {
+    let stage = Stage::new();
+    let good = good(&stage);
+    let mut client = stage.client();
+    let defaults = [
+        ("couponDiscountAmountKrw", json!(0)),
+        ("voucherInhomeUserFeeChangeAmountKrw", json!(0)),
+        ("amountByComponentCode", json!({})),
+        ("enabledFlags", json!({})),
+        ("serviceCalendarImpactFactIds", json!([])),
+    ];
+    let of = |id: &str, changes: &[(&str, Value)]| {
+        let id = ("finalizedChargeSnapshotId", json!(stage.id(id)));
+        changed(&good, &[&[id][..], changes].concat())
+    };
+    let without = of("charge-snapshot-1", &[]);
+    let with = of("charge-snapshot-2", &defaults);
+    for body in [&without, &with] {
+        let first = send(&mut client, &good.path, body);
+        assert_eq!(first.status, 200, "{first:?}");
+        assert_eq!(first.header("idempotent-replayed"), None);
+    }
+    for (first, id) in [
+        (&without, "charge-snapshot-1"),
+        (&with, "charge-snapshot-2"),
+    ] {
+        let first = send(&mut client, &good.path, first);
+        for default in &defaults {
+            let again = send(
+                &mut client,
+                &good.path,
+                &of(id, std::slice::from_ref(default)),
+            );
+            assert_eq!(
+                again.header("idempotent-replayed"),
+                Some("true"),
+                "{default:?}"
+            );
+            assert_eq!(again.text(), first.text(), "{default:?}");
+        }
+        let other = of(id, &[("couponDiscountAmountKrw", json!(1))]);
+        let reused = send(&mut client, &good.path, &other);
+        assert_refused(&reused, 409, "charge_snapshot_reused", &[]);
+    }
+}
+
+#[test]
 fn refusals_leave_nothing_behind() {
     let stage = Stage::new();
     let good = good(&stage);
