@@ -14,7 +14,6 @@ use crate::base::text::EventTypePattern;
 use crate::base::time::Timestamp;
 use crate::domain::event::{PublicEvents as _, subject};
 use crate::domain::event_id::EventId;
-use crate::domain::event_id::EventId;
 use crate::domain::resource::Resource as _;
 use crate::domain::webhook::deliveries::{Delivery, LastFailure, WebhookDeliveries};
 use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription};
