@@ -130,7 +130,7 @@ mod tests {
 
     /// Records of `bytes` bytes that say the same but for a number.
     fn alike(count: usize, bytes: usize) -> Vec<Vec<u8>> {
-        let record = |number| {
+        let record = |number: usize| {
             let text = format!("\"statementCode\":\"code-{number}\",\"status\":\"open\",");
             let text = text.into_bytes().into_iter().cycle();
             text.take(bytes).collect::<Vec<u8>>()
