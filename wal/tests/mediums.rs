@@ -106,8 +106,13 @@ fn every_medium_keeps_records_and_snapshots_through_compactions_and_openings() {
 #[test]
 fn every_medium_spreads_positions_over_the_bytes_of_records_and_not_over_their_number() {
     let mut random = random(seed(0x59ea));
+    let options = Options {
+        segment_bytes_min: 1 << 20,
+        segment_bytes_max: 1 << 20,
+        ..small()
+    };
     for kind in Kind::each() {
-        let appender = kind.start(small(), Heard::default().events());
+        let appender = kind.start(options.clone(), Heard::default().events());
         // In one batch, or few.
         let mut sequence = appender.sequence();
         for number in 0..200_u8 {
