@@ -171,7 +171,7 @@ crate::wire_enum! {
         AcceptedInvitation = "accepted invitation",
         /// A list: the payments that the gateway finds by one search key.
         GatewaySearchKey = "gateway search key",
-        /// A list: the regional benefit policies for one type of service in one region.
+        /// A list: the regional benefit policies for one type of service that name exactly one place.
         RegionalBenefitPolicies = "regional benefit policies",
         /// A list with ranks: the payment-change adjustments of one booking.
         BookingAdjustments = "payment-change adjustments of a booking",

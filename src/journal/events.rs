@@ -74,8 +74,8 @@ fn write_sequence(json: &mut String, position: u64) {
     );
 }
 
-/// Builds the event `id`, which reports to the reader of `subject` that the log has nothing from position `from` up to
-/// the event's own. It has no time: no commit has made it.
+/// Builds the event `id`, which reports to the reader of `subject` that events were lost from position `from` up to the
+/// event's own. It has no time: no commit has made it.
 #[must_use]
 pub fn gap_event(log: impl fmt::Display, id: EventId, subject: &str, from: u64) -> Bytes {
     let mut json = String::with_capacity(512);

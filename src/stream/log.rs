@@ -219,6 +219,10 @@ impl Medium for Beside {
         self.directory.records(from, upto, visit)
     }
 
+    fn spread(&self, from: u64, upto: u64, count: usize) -> Vec<u64> {
+        self.directory.spread(from, upto, count)
+    }
+
     fn history(
         &self,
         upto: u64,

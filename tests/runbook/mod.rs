@@ -167,6 +167,30 @@ fn on_a_day_whose_backup_fails_nothing_is_removed_and_the_newest_good_one_stays_
     assert_eq!(ended, "1 first 2020-01-01\n", "{told}");
 }
 
+#[test]
+fn who_asks_for_a_snapshot_does_not_wait_for_one_that_the_disk_has_no_room_for() {
+    let page = text("docs/runbook.md");
+    let mut sections = sections(&page).into_iter();
+    let section = sections.find(|(known, _)| *known == "Snapshots fail");
+    let asks = blocks(section.unwrap().1)[0].commands;
+    let stage = Stage::new();
+    let printed = stage.play(&format!(
+        "the_disk_is_full\n{asks}printf '{MARK}%s\\n' $?\n"
+    ));
+    let Some((told, ended)) = printed.split_once(MARK) else {
+        panic!("it waits without end: {printed}");
+    };
+    assert_eq!(ended, "0\n", "{told}");
+    assert!(told.contains("carebook_snapshots_total 0\n"), "{told}");
+    for counter in ["snapshot_failures", "snapshots_without_room"] {
+        let (is_told, is_none) = (
+            told.contains(&format!("carebook_{counter}_total ")),
+            told.contains(&format!("carebook_{counter}_total 0\n")),
+        );
+        assert!(is_told && !is_none, "{counter}: {told}");
+    }
+}
+
 /// Plays the section of this title.
 #[track_caller]
 fn does_what_it_says(title: &str) {

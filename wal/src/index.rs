@@ -1,6 +1,6 @@
 //! A sparse index of the frames of a log, by which records are found.
 
-use crate::format::FIRST_FRAME;
+use crate::format::{FIRST_FRAME, to_u64};
 
 /// Minimum distance between two entries of the newest segments, in bytes of the log.
 const STRIDE: u64 = 32 << 10;
@@ -126,6 +126,45 @@ impl Index {
         self.segments.retain(|frames| frames.first() >= position);
     }
 
+    /// Returns up to `count` positions, in order, that divide the records from a position to another one into parts of
+    /// about as many bytes of the log: `from`, and the first positions of noted frames.
+    pub(crate) fn spread(&self, from: u64, upto: u64, count: usize) -> Vec<u64> {
+        if from > upto {
+            return Vec::new();
+        }
+        // The segments, each with the bytes of those before it.
+        let (mut bytes, mut segments) = (0, Vec::with_capacity(self.segments.len()));
+        for frames in &self.segments {
+            segments.push((bytes, frames));
+            bytes += frames.last_offset();
+        }
+        let place_of = |position: u64| {
+            let behind = segments.partition_point(|(_, frames)| frames.first() <= position);
+            let (before, frames) = segments[..behind].last()?;
+            let behind = frames.noted.partition_point(|frame| frame.0 <= position);
+            let (_, offset) = frames.noted[..behind].last()?;
+            Some(before + offset)
+        };
+        let position_at = |place: u64| {
+            let behind = segments.partition_point(|(before, _)| *before <= place);
+            let (before, frames) = segments[..behind].last()?;
+            let behind = frames
+                .noted
+                .partition_point(|frame| before + frame.1 <= place);
+            let (position, _) = frames.noted.get(behind.saturating_sub(1))?;
+            Some(*position)
+        };
+        let mut spread = vec![from];
+        if let (Some(begin), Some(end)) = (place_of(from), place_of(upto)) {
+            let parts = to_u64(count.max(1));
+            let places = (1..parts).map(|part| begin + (end - begin) / parts * part);
+            let positions = places.filter_map(position_at);
+            spread.extend(positions.filter(|position| from < *position && *position <= upto));
+            spread.dedup();
+        }
+        spread
+    }
+
     /// Returns the last noted frame that begins at a position or before it.
     pub(crate) fn before(&self, position: u64) -> Option<Entry> {
         let behind = self
@@ -192,6 +231,34 @@ mod tests {
         assert!(!index.has(50) && index.has(51));
         assert_eq!(index.before(1 + 50 * 2_560).unwrap().segment, 51);
         assert_eq!(index.before(0), None);
+    }
+
+    #[test]
+    fn positions_are_spread_over_the_bytes_of_the_log_whatever_the_number_of_records_in_them() {
+        let mut index = Index::new();
+        // A segment of 1 MiB in frames of a thousand records, and three in frames of one.
+        let mut position = 1;
+        for segment in 1..=4 {
+            for frame in 0..256 {
+                index.note(position, segment, FIRST_FRAME + frame * FRAME);
+                position += if segment == 1 { 1_000 } else { 1 };
+            }
+        }
+        let last = position - 1;
+        let spread = index.spread(1, last, 16);
+        assert_eq!((spread.len(), spread[0]), (16, 1));
+        assert!(spread.is_sorted_by(|one, next| one < next), "{spread:?}");
+        let in_first = spread.iter().filter(|position| **position <= 256_000);
+        assert_eq!(in_first.count(), 4, "a quarter of the bytes: {spread:?}");
+        // A range begins with its first position and ends with its last.
+        let spread = index.spread(500, 256_100, 8);
+        assert_eq!(spread[0], 500);
+        assert!(spread.len() > 6 && spread.iter().all(|position| *position <= 256_100));
+        // There are no more parts than noted frames, and none without records.
+        assert_eq!(index.spread(256_010, 256_020, 8), [256_010]);
+        assert!(index.spread(1, last, 1_000).len() <= 4 * 32);
+        assert_eq!(index.spread(9, 8, 8), [0_u64; 0]);
+        assert_eq!(Index::new().spread(1, 8, 8), [1]);
     }
 
     #[test]

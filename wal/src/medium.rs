@@ -148,6 +148,10 @@ pub trait Medium: Send + Sync {
     /// What comes before the record that an error is about was shown.
     fn records(&self, from: u64, upto: u64, visit: &mut OnRange<'_>) -> Result<u64, Error>;
 
+    /// Returns up to `count` positions, in order, that divide the durable records from a position to another one into
+    /// parts of about as many bytes, as the medium stores them. A part begins with each of them, the first with `from`.
+    fn spread(&self, from: u64, upto: u64, count: usize) -> Vec<u64>;
+
     /// Shows, in order, the records that the newest snapshot kept and the records after the position that it covers,
     /// up to a durable position. Nothing may be compacted meanwhile.
     ///

@@ -361,6 +361,22 @@ impl Medium for MemoryLog {
         Ok(position)
     }
 
+    fn spread(&self, from: u64, upto: u64, count: usize) -> Vec<u64> {
+        let sealed = self.state.lock().sealed();
+        let within = |segment: &&Sealed| (from..=upto).contains(&segment.last);
+        let all: u64 = sealed.iter().filter(within).map(|one| one.length).sum();
+        let part = all.div_ceil(to_u64(count.max(1))).max(1);
+        let (mut before, mut next, mut spread) = (0, 0, Vec::new());
+        for record in sealed.iter().filter(within) {
+            if before >= next {
+                spread.push(record.last);
+                next = (before / part + 1) * part;
+            }
+            before += record.length;
+        }
+        spread
+    }
+
     fn history(
         &self,
         upto: u64,

@@ -262,6 +262,11 @@ impl Reader {
         Ok(next)
     }
 
+    /// See [`Index::spread`].
+    pub(crate) fn spread(&self, from: u64, upto: u64, count: usize) -> Vec<u64> {
+        self.index.read().spread(from, upto, count)
+    }
+
     /// Shows the records from `next` on, to `upto`, to the end of their segment, or until `visit`
     /// breaks. Each record shown advances `next`, also when an error follows; without an error, at
     /// least one was shown.

@@ -104,6 +104,45 @@ fn every_medium_keeps_records_and_snapshots_through_compactions_and_openings() {
 }
 
 #[test]
+fn every_medium_spreads_positions_over_the_bytes_of_records_and_not_over_their_number() {
+    let mut random = random(seed(0x59ea));
+    let options = Options {
+        segment_bytes_min: 1 << 20,
+        segment_bytes_max: 1 << 20,
+        ..small()
+    };
+    for kind in Kind::each() {
+        let appender = kind.start(options.clone(), Heard::default().events());
+        // In one batch, or few.
+        let mut sequence = appender.sequence();
+        for number in 0..200_u8 {
+            sequence.push([number; 20]).unwrap();
+        }
+        drop(sequence);
+        for _ in 0..20 {
+            let mut large = vec![0_u8; 20_000];
+            random.fill(&mut large[..]);
+            let position = appender.sequence().push(&large).unwrap();
+            eventually("it is durable", || appender.durable() == position);
+        }
+        let spread = appender.spread(1, u64::MAX, 8);
+        assert_eq!(spread[0], 1);
+        assert!(
+            spread.is_sorted_by(|one, next| one < next) && spread.iter().all(|one| *one <= 220),
+            "{spread:?}"
+        );
+        let large = spread.iter().filter(|position| **position > 200);
+        assert!(
+            (5..=8).contains(&spread.len()) && large.count() >= 4,
+            "{spread:?}"
+        );
+        assert_eq!(appender.spread(7, 9, 1), [7]);
+        assert_eq!(appender.spread(221, u64::MAX, 8), [0_u64; 0]);
+        appender.shutdown().unwrap();
+    }
+}
+
+#[test]
 fn a_snapshot_that_is_given_up_leaves_the_others_on_every_medium() {
     for kind in Kind::each() {
         let mut model = Model::default();

@@ -3,16 +3,21 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use wal::SizeEstimate;
+use wal::{Appender, SizeEstimate};
 
 use crate::engine::core::Shared;
 use crate::journal::key_use::NOTE_BYTES;
 
 /// One block of states in this many is compressed, as a sample of how small they become.
 const ONE_IN: u64 = 16;
-/// Maximum number of the newest records that are compressed as a sample; their bytes are limited by `RECORD_BYTES`.
-const RECORDS: u64 = 4_000;
-const RECORD_BYTES: u64 = 512 << 10;
+/// Maximum number of places of the log whose records are compressed as a sample. They are spread over its bytes since
+/// the newest snapshot.
+const PLACES: u64 = 64;
+/// Bytes of a sample where there are as many: about a block of a snapshot. With fewer places, each has a larger one.
+const SAMPLE_BYTES: u64 = 54 << 10;
+/// Minimum bytes of records for each place, before packing: a sample of less than some blocks shows too little of how
+/// small they become.
+const PART_BYTES: u64 = 4 * SAMPLE_BYTES;
 /// Allowance in bytes for the header, the end, and the data about the whole log.
 const ROUGHLY: u64 = 32 << 10;
 /// The estimate is raised by one part in this many.
@@ -41,27 +46,142 @@ impl Shared {
         let states = states.into_inner().room();
         let bytes = states
             .saturating_add(self.journal.kept_bytes())
-            .saturating_add(self.packed_since()?);
+            .saturating_add(packed_since(&self.journal, throttle)?);
         Ok(bytes.saturating_add(bytes / MARGIN).saturating_add(ROUGHLY))
     }
+}
 
-    /// Estimates how many bytes the records since the newest snapshot take in the next one, by the newest of them.
-    /// Reads no record that the snapshot does not have to read.
-    fn packed_since(&self) -> Result<u64, wal::Error> {
-        let durable = self.journal.durable();
-        let newest = self.journal.snapshots().first().copied();
-        let first = newest.map_or(1, |newest| newest.covers + 1);
-        let first = first.max(durable.saturating_sub(RECORDS));
+/// Estimates how many bytes the records since the newest snapshot take in the next one, by samples from all over them.
+/// Each stands for the records up to the next one. Reads no record that the snapshot does not have to read.
+fn packed_since(
+    journal: &Appender,
+    throttle: &mut dyn FnMut() -> Result<(), wal::Error>,
+) -> Result<u64, wal::Error> {
+    let durable = journal.durable();
+    let newest = journal.snapshots().first().copied();
+    let first = newest.map_or(1, |newest| newest.covers + 1);
+    let log_bytes = journal.log_bytes_since_snapshot();
+    let places = (log_bytes / PART_BYTES).clamp(1, PLACES);
+    let begins = journal.spread(first, durable, usize::try_from(places).unwrap_or(1));
+    let most = SAMPLE_BYTES * PLACES / (begins.len() as u64).max(1);
+    let (mut unpacked, mut packed) = (0, 0);
+    for (index, begin) in begins.iter().enumerate() {
+        let end = begins.get(index + 1).map_or(durable + 1, |next| *next);
         let mut records = SizeEstimate::of_one_in(1);
-        self.journal.records(first, durable, &mut |record| {
+        let mut bytes = 0;
+        let next = journal.records(*begin, end - 1, &mut |record| {
             records.item(&[record.payload]);
             records.noted(NOTE_BYTES);
             records.settle();
-            Ok(match records.seen() < RECORD_BYTES {
+            bytes += record.payload.len() as u64;
+            Ok(match records.seen() < most {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
             })
         })?;
-        Ok(records.room_for(self.journal.log_bytes_since_snapshot()))
+        let (read, all) = (u128::from(next - begin), u128::from(end - begin));
+        unpacked += u128::from(bytes) * all / read.max(1);
+        packed += u128::from(records.room()) * all / read.max(1);
+        throttle()?;
+    }
+    if unpacked == 0 {
+        return Ok(log_bytes);
+    }
+    let packed = u128::from(log_bytes) * packed / unpacked;
+    Ok(u64::try_from(packed).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use rand::rngs::SmallRng;
+    use rand::{Rng as _, SeedableRng as _};
+    use wal::memory::MemoryLog;
+    use wal::{Events, Options};
+
+    use super::*;
+
+    struct Unheard;
+
+    impl Events for Unheard {
+        fn durable(&mut self, _: u64) {}
+
+        fn failed(&mut self, error: &wal::Error) {
+            panic!("{error}");
+        }
+    }
+
+    /// Starts the journal of a log that has these records.
+    fn journal(records: &[Vec<u8>]) -> Arc<Appender> {
+        let log = MemoryLog::new();
+        let start = || {
+            log.start_with(&Options::default(), Box::new(Unheard))
+                .unwrap()
+        };
+        let appender = start();
+        for record in records {
+            appender.sequence().push(record).unwrap();
+        }
+        appender.shutdown().unwrap();
+        start()
+    }
+
+    /// Records of `bytes` bytes that say the same but for a number.
+    fn alike(count: usize, bytes: usize) -> Vec<Vec<u8>> {
+        let record = |number: usize| {
+            let text = format!("\"statementCode\":\"code-{number}\",\"status\":\"open\",");
+            let text = text.into_bytes().into_iter().cycle();
+            text.take(bytes).collect::<Vec<u8>>()
+        };
+        (0..count).map(record).collect()
+    }
+
+    /// Records of `bytes` bytes that nobody can pack.
+    fn unlike(count: usize, bytes: usize, random: &mut SmallRng) -> Vec<Vec<u8>> {
+        let mut record = || {
+            let bytes = (0..bytes).map(|_| random.random::<u8>());
+            bytes.collect::<Vec<u8>>()
+        };
+        (0..count).map(|_| record()).collect()
+    }
+
+    #[test]
+    fn records_are_estimated_by_all_of_them_wherever_those_are_that_do_not_pack() {
+        let seed = crate::base::testing::seed();
+        let mut random = SmallRng::seed_from_u64(seed);
+        let alike = || alike(3_000, 1_000);
+        let small = unlike(1_500, 1_000, &mut random);
+        let large = unlike(40, 40_000, &mut random);
+        let middle = alike().len() / 2;
+        for (name, records) in [
+            ("the newest do not", [alike(), small.clone()].concat()),
+            ("the oldest do not", [small, alike()].concat()),
+            (
+                "few large ones do not",
+                [&alike()[..middle], large.as_slice(), &alike()[middle..]].concat(),
+            ),
+            ("all do", alike()),
+        ] {
+            let mut all = SizeEstimate::of_one_in(1);
+            for record in &records {
+                all.item(&[record]);
+                all.noted(NOTE_BYTES);
+                all.settle();
+            }
+            let bytes = all.room();
+            let estimate = packed_since(&journal(&records), &mut || Ok(())).unwrap();
+            assert!(
+                estimate + estimate / MARGIN >= bytes && estimate <= bytes + bytes / 4,
+                "{name}: {bytes} bytes, estimated {estimate}, SEED={seed}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_log_without_records_takes_nothing() {
+        let estimate = packed_since(&journal(&[]), &mut || Ok(()));
+        assert_eq!(estimate.unwrap(), 0);
     }
 }

@@ -325,35 +325,38 @@ impl ActiveSubscription {
         gap_event(log, id, &subject, from)
     }
 
-    /// Replaces the waiting deliveries before `first`, which the log has given up, by a gap event.
+    /// Replaces the waiting deliveries before `first`, which the log has given up, by a gap event. Its range ends with
+    /// the last of them: what follows was taken, or did not match, or was not read and is told by
+    /// [`ActiveSubscription::skip_to`].
     pub(super) fn lose(&mut self, first: u64, now: Now) {
         let waiting = self.channel.waiting();
         let lost: Vec<_> = waiting
             .filter(|(id, carried)| id.position < first && carried.gap_from.is_none())
             .map(|(id, _)| id)
             .collect();
-        let Some(from) = lost.first().map(|id| id.position) else {
+        let (Some(from), Some(to)) = (lost.first(), lost.last()) else {
             return;
         };
+        let (from, to) = (from.position, to.position);
         for id in lost {
             if let Some((carried, _)) = self.channel.remove(id) {
                 self.let_go(&carried);
             }
         }
-        self.tell_gap(from, first, now);
+        self.tell_gap(from, to, now);
     }
 
     /// Continues at `first`, since the log has nothing before it.
     pub(super) fn skip_to(&mut self, first: u64, now: Now) {
         let from = self.examined.position + 1;
         if from < first {
-            self.tell_gap(from, first, now);
+            self.tell_gap(from, first - 1, now);
             self.examined = EventId::behind(first - 1);
         }
     }
 
-    pub(super) fn tell_gap(&mut self, from: u64, first: u64, now: Now) {
-        let id = EventId::behind(first - 1);
+    fn tell_gap(&mut self, from: u64, to: u64, now: Now) {
+        let id = EventId::behind(to);
         let subject = subject(WebhookSubscription::READ_AT, &[&self.id()]);
         let before = self.channel.payload(id).and_then(|known| known.gap_from);
         if before.is_some() {
@@ -363,7 +366,7 @@ impl ActiveSubscription {
         tracing::warn!(
             subscription = %self.subscription.subscription_id,
             from,
-            to = first - 1,
+            to,
             "the log has given up what a webhook subscription has not had yet"
         );
         let carried = CarriedEvent {
@@ -597,30 +600,42 @@ mod tests {
         active.lose(10, now());
         assert_eq!(
             waiting(&active),
-            [(EventId::behind(9), Some(3)), (id(12), None)]
+            [(EventId::behind(5), Some(3)), (id(12), None)]
         );
         active.lose(20, now());
         assert_eq!(
             waiting(&active),
             [
-                (EventId::behind(9), Some(3)),
-                (EventId::behind(19), Some(12))
+                (EventId::behind(5), Some(3)),
+                (EventId::behind(12), Some(12))
             ]
         );
         assert_eq!(active.kept_bytes, 0, "nothing is kept of what is lost");
     }
 
     #[test]
-    fn what_waits_and_what_was_not_read_before_one_position_is_one_gap() {
+    fn a_gap_names_what_waited_another_one_what_was_not_read_and_neither_what_lies_between() {
         let mut active = active();
-        active.offer(&event(3), now());
+        for position in [3, 4, 5] {
+            active.offer(&event(position), now());
+        }
         active.examined = id(5);
+        let begun = (0..3).filter_map(|_| active.channel.next(now()));
+        assert_eq!(begun.count(), 3);
+        for taken in [4, 5] {
+            let taken = active.channel.ended(id(taken), Ok(()), now(), 0);
+            assert!(matches!(taken, Some(Settled::Taken(_))));
+        }
+        active.channel.abandoned(id(3));
         active.lose(10, now());
         active.skip_to(10, now());
-        assert_eq!(waiting(&active), [(EventId::behind(9), Some(3))]);
+        assert_eq!(
+            waiting(&active),
+            [(EventId::behind(3), Some(3)), (EventId::behind(9), Some(6))]
+        );
         assert_eq!(active.examined, EventId::behind(9));
         active.skip_to(10, now());
-        assert_eq!(waiting(&active).len(), 1, "nothing lies between");
+        assert_eq!(waiting(&active).len(), 2, "nothing lies between");
     }
 
     #[test]

@@ -181,8 +181,8 @@ impl Past<'_> {
     }
 
     /// Returns the resource that ranked highest in a list as of a durable position. The cost of the first call grows
-    /// with the length of the list, that of later ones with the number of resources that were changed since the
-    /// position.
+    /// with the length of the list, that of later ones with the number of changes since the position of the call
+    /// before; where that one is lower, with the number of resources that were changed since the position.
     fn highest(&self, list: IndexKey, upto: u64) -> Result<Option<Digest>, Lost> {
         let mut lists = self.lists.borrow_mut();
         let ranked = lists.entry(list).or_insert_with(|| {

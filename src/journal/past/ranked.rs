@@ -2,9 +2,11 @@
 //!
 //! The list has the present order. A resource not changed since the position already had its present rank then, so
 //! only the highest of those can have been the highest. For a resource changed since, the rank is derived from its
-//! state as of then; it applies down to the change before, and is kept.
+//! state as of then; it applies down to the change before, and is kept. Those are kept sorted by their ranks: a position
+//! below the last one costs as much as there are changes in between.
 
 use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use super::own::Lost;
 use crate::base::digest::Digest;
@@ -37,6 +39,24 @@ pub(super) struct Ranked {
     members: Vec<Member>,
     /// For each index: the index of the member that ranks highest at present, out of this one and those after it.
     highest: Vec<usize>,
+    /// The position that was looked at last, if all went well.
+    looked: Option<u64>,
+    /// The members that were changed since that position.
+    changed: Changed,
+    /// How often a member was sorted in.
+    #[cfg(test)]
+    entered: usize,
+}
+
+/// The members that were changed since a position, sorted by their ranks as of then.
+#[derive(Default)]
+struct Changed {
+    /// Their number: they are the first ones.
+    count: usize,
+    /// The ranks of those that were in the list.
+    ranks: BTreeSet<(Rank, Digest)>,
+    /// For each, the position from which on it has had that rank, or none; and its index.
+    begins: BinaryHeap<(u64, usize)>,
 }
 
 struct Member {
@@ -74,46 +94,113 @@ impl Ranked {
                 _ => index,
             };
         }
-        Self { members, highest }
+        Self {
+            members,
+            highest,
+            looked: None,
+            changed: Changed::default(),
+            #[cfg(test)]
+            entered: 0,
+        }
     }
 
     /// Returns the resource that ranked highest in this list as of a position. `make` derives ranks that are not
-    /// known.
+    /// known. At a position below the last one it looks only at the members that were changed in between.
     pub(super) fn highest(
         &mut self,
         list: IndexKey,
         upto: u64,
         make: impl Fn(Digest) -> Result<RanksAsOf, Lost>,
     ) -> Result<Option<Digest>, Lost> {
-        let count = self.members.partition_point(|member| member.tip > upto);
-        let (changed, others) = self.members.split_at_mut(count);
-        let other = self.highest.get(count).map_or(0..0, |index| {
-            let place = index - count;
-            place..place + 1
-        });
-        let mut best: Option<(&Rank, Digest)> = None;
-        for member in changed.iter_mut().chain(&mut others[other]) {
-            let key = member.key;
-            let known = member.known.as_ref();
-            let is_known = known.is_some_and(|known| known.from <= upto && upto <= known.upto);
-            if !is_known {
-                member.known = Some(make(key)?);
-            }
-            let mut ranks = member.known.iter().flat_map(|known| &known.ranks);
-            if let Some((_, rank)) = ranks.find(|(of, _)| *of == list) {
-                best = best.max(Some((rank, key)));
-            }
+        // It is set again at the end: after an error, nothing of what is sorted counts.
+        let looked = self.looked.take();
+        if looked.is_none_or(|looked| looked < upto) {
+            self.changed = Changed::default();
         }
-        Ok(best.map(|(_, key)| key))
+        while let Some((from, index)) = self.changed.begins.peek().copied()
+            && from > upto
+        {
+            self.changed.begins.pop();
+            let member = &self.members[index];
+            if let Some(rank) = member.rank(list) {
+                let ranked = (rank.clone(), member.key);
+                self.changed.ranks.remove(&ranked);
+            }
+            self.enter(index, list, upto, &make)?;
+        }
+        let count = self.members.partition_point(|member| member.tip > upto);
+        while self.changed.count < count {
+            self.enter(self.changed.count, list, upto, &make)?;
+            self.changed.count += 1;
+        }
+        let mut best = self.changed.ranks.last().map(|(rank, key)| (rank, *key));
+        if let Some(index) = self.highest.get(count).copied() {
+            let other = &mut self.members[index];
+            other.learn(upto, &make)?;
+            let other = other.rank(list).map(|rank| (rank, other.key));
+            best = best.max(other);
+        }
+        let best = best.map(|(_, key)| key);
+        self.looked = Some(upto);
+        Ok(best)
+    }
+
+    /// Sorts in a member that was changed since a position, with its rank as of then.
+    fn enter(
+        &mut self,
+        index: usize,
+        list: IndexKey,
+        upto: u64,
+        make: &impl Fn(Digest) -> Result<RanksAsOf, Lost>,
+    ) -> Result<(), Lost> {
+        #[cfg(test)]
+        {
+            self.entered += 1;
+        }
+        let member = &mut self.members[index];
+        let from = member.learn(upto, make)?;
+        if let Some(rank) = member.rank(list) {
+            self.changed.ranks.insert((rank.clone(), member.key));
+        }
+        self.changed.begins.push((from, index));
+        Ok(())
+    }
+}
+
+impl Member {
+    /// Makes its ranks as of a position known; returns the position from which on they are the same.
+    fn learn(
+        &mut self,
+        upto: u64,
+        make: &impl Fn(Digest) -> Result<RanksAsOf, Lost>,
+    ) -> Result<u64, Lost> {
+        if let Some(known) = &self.known
+            && (known.from..=known.upto).contains(&upto)
+        {
+            return Ok(known.from);
+        }
+        let made = make(self.key)?;
+        let from = made.from;
+        self.known = Some(made);
+        Ok(from)
+    }
+
+    /// Returns its known rank in this list.
+    fn rank(&self, list: IndexKey) -> Option<&Rank> {
+        let mut ranks = self.known.iter().flat_map(|known| &known.ranks);
+        ranks.find(|(of, _)| *of == list).map(|(_, rank)| rank)
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::cell::Cell;
+
     use rand::rngs::SmallRng;
     use rand::{Rng as _, SeedableRng as _};
 
+    use super::*;
     use crate::domain::resource::Source as _;
     use crate::journal::past::samples::{Adjustments, list};
     use crate::journal::past::{AsOf, Past};
@@ -160,5 +247,53 @@ mod tests {
             assert_eq!(source.check(), Ok(()));
         }
         assert_eq!(past.reads(), 49);
+    }
+
+    #[test]
+    fn looking_downwards_sorts_a_resource_in_once_for_each_of_its_changes() {
+        let mut adjustments = Adjustments::default();
+        for number in 0..200 {
+            // Some are changed a second time.
+            let number = if number < 150 { number } else { number - 150 };
+            adjustments.put(&format!("{number:03}"), "booking-1", 1);
+        }
+        let past = adjustments.past();
+        let list = list("booking-1");
+        let tip = |key| past.tip(key);
+        let mut ranked = Ranked::of(past.tables.ranked(list), tip, |_| None);
+        for upto in (0..200).rev() {
+            let fresh = adjustments.past();
+            let expected = AsOf::new(&fresh, upto).last_ranked(list);
+            let found = ranked.highest(list, upto, |key| past.ranks_as_of(key, upto));
+            assert_eq!(found, Ok(expected), "{upto}");
+        }
+        assert_eq!(ranked.entered, 200);
+        // Upwards they are sorted anew.
+        let found = ranked.highest(list, 100, |key| past.ranks_as_of(key, 100));
+        assert_eq!(found, Ok(Some(Adjustments::key("099"))));
+        assert_eq!(ranked.entered, 300);
+    }
+
+    #[test]
+    fn an_error_does_not_stay_in_what_is_found_after_it() {
+        let mut adjustments = Adjustments::default();
+        for number in 0..20 {
+            adjustments.put(&format!("{number:03}"), "booking-1", 1);
+        }
+        let past = adjustments.past();
+        let list = list("booking-1");
+        let mut ranked = Ranked::of(past.tables.ranked(list), |key| past.tip(key), |_| None);
+        for upto in (1..20).rev() {
+            let fails = Cell::new(true);
+            let mut look = || {
+                ranked.highest(list, upto, |key| match fails.replace(false) {
+                    true => Err(Lost::Unavailable),
+                    false => past.ranks_as_of(key, upto),
+                })
+            };
+            assert_eq!(look(), Err(Lost::Unavailable), "{upto}");
+            let key = Adjustments::key(&format!("{:03}", upto - 1));
+            assert_eq!(look(), Ok(Some(key)), "{upto}");
+        }
     }
 }

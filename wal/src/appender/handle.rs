@@ -232,6 +232,14 @@ impl Appender {
         self.medium.records(from.max(1), upto, visit)
     }
 
+    /// Returns up to `count` positions, in order, that divide the durable records from a position to another one, or to
+    /// the end, into parts of about as many bytes, as they are stored. A part begins with each of them, the first with
+    /// `from`; where there are no records, there is no part.
+    pub fn spread(&self, from: u64, upto: u64, count: usize) -> Vec<u64> {
+        let upto = upto.min(self.durable());
+        self.medium.spread(from.max(1), upto, count)
+    }
+
     /// Bytes of the records that were written since the newest snapshot began.
     pub fn log_bytes_since_snapshot(&self) -> u64 {
         self.shared.log_bytes.load(Ordering::Relaxed)

@@ -163,6 +163,10 @@ impl Medium for Files {
         self.shared.reader.records(from, upto, visit)
     }
 
+    fn spread(&self, from: u64, upto: u64, count: usize) -> Vec<u64> {
+        self.shared.reader.spread(from, upto, count)
+    }
+
     fn history(
         &self,
         upto: u64,

@@ -67,14 +67,28 @@ impl FactKind for RegionalBenefitPolicyFact {
     const ID: &'static str = "the policy, as its keeper names it";
 
     fn secondary_keys(&self, _: &str) -> Vec<IndexKey> {
-        vec![policies_of(&self.service_type, &self.level1)]
+        let (level2, level3) = (self.level2.as_ref(), self.level3.as_ref());
+        vec![policies_of(
+            &self.service_type,
+            &self.level1,
+            level2,
+            level3,
+        )]
     }
 }
 
-/// Returns the key of the list of the policies for this type of service in this region, the widest
-/// level of an address, which every policy names.
-fn policies_of(service_type: &Ident, level1: &Text) -> IndexKey {
-    IndexKey::new(Index::RegionalBenefitPolicies, &[service_type, level1])
+/// Returns the key of the list of the policies for this type of service that name exactly these
+/// levels; null is a level of its own, which no text equals.
+fn policies_of(
+    service_type: &Ident,
+    level1: &Text,
+    level2: Option<&Text>,
+    level3: Option<&Text>,
+) -> IndexKey {
+    let [level2, level3] =
+        [level2, level3].map(|level| level.map_or(["null", ""], |level| ["named", level.as_str()]));
+    let parts = [[service_type.as_str(), level1.as_str()], level2, level3];
+    IndexKey::new(Index::RegionalBenefitPolicies, parts.as_flattened())
 }
 
 /// The service, the place and the day for which a benefit is looked up.
@@ -90,6 +104,20 @@ pub struct BenefitCase<'a> {
     pub level3: Option<&'a Text>,
     /// The day.
     pub on: Date,
+}
+
+impl BenefitCase<'_> {
+    /// Returns the keys of the lists that contain every policy for the case's service and place: one list
+    /// for the place itself, and one for each wider one.
+    fn lists(&self) -> Vec<IndexKey> {
+        let mut lists = Vec::with_capacity(4);
+        for level2 in [None].into_iter().chain(self.level2.map(Some)) {
+            for level3 in [None].into_iter().chain(self.level3.map(Some)) {
+                lists.push(policies_of(self.service_type, self.level1, level2, level3));
+            }
+        }
+        lists
+    }
 }
 
 impl RegionalBenefitPolicyFact {
@@ -115,14 +143,16 @@ impl RegionalBenefitPolicyFact {
 }
 
 /// Returns the policy for this case: among those that hold, the one that names most levels; among
-/// several of these, the one that began last, then the one with the smallest identifier.
+/// several of these, the one that began last, then the one with the smallest identifier. It costs time in
+/// proportion to the policies of the place and of the wider ones, whatever other places have.
 #[must_use]
 pub fn policy_for(
     view: &ReadView<'_>,
     case: &BenefitCase<'_>,
 ) -> Option<Fact<RegionalBenefitPolicyFact>> {
-    view.all_listed::<Fact<RegionalBenefitPolicyFact>>(policies_of(case.service_type, case.level1))
+    case.lists()
         .into_iter()
+        .flat_map(|list| view.all_listed::<Fact<RegionalBenefitPolicyFact>>(list))
         .filter(|policy| policy.facts.holds_for(case))
         .max_by(|one, other| {
             let rank = |policy: &Fact<RegionalBenefitPolicyFact>| {
@@ -137,6 +167,8 @@ pub fn policy_for(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng as _, SeedableRng as _};
     use serde_json::{Value, json};
 
     use super::*;
@@ -178,6 +210,22 @@ mod tests {
         policy.map(|policy| policy.id.to_string())
     }
 
+    /// Returns the policy that a search through all of them finds.
+    fn found_among(
+        policies: &[Fact<RegionalBenefitPolicyFact>],
+        case: &BenefitCase<'_>,
+    ) -> Option<String> {
+        let holding = policies
+            .iter()
+            .filter(|policy| policy.facts.holds_for(case));
+        let first = holding.min_by_key(|policy| {
+            let facts = &policy.facts;
+            let named = usize::from(facts.level2.is_some()) + usize::from(facts.level3.is_some());
+            (Reverse(named), Reverse(facts.effective_from), &policy.id)
+        });
+        first.map(|policy| policy.id.to_string())
+    }
+
     const DAY: &str = "2026-11-20";
     const ALWAYS: (&str, Option<&str>) = ("2026-01-01", None);
 
@@ -209,6 +257,101 @@ mod tests {
             "any-1"
         );
         assert_eq!(found(&scenario, [Some("Jung"), None], DAY), None);
+    }
+
+    #[test]
+    fn the_policy_is_the_one_that_a_search_through_all_of_them_finds() {
+        let seed = crate::base::testing::seed();
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut scenario = Scenario::new();
+        // Among them are texts that could be taken for null, and one that is at home on both levels.
+        let (level2s, level3s) = (["Jung", "Mapo", "null"], ["1", "2", "Jung", "named"]);
+        let mut revisions = [0; 60];
+        for _ in 0..150 {
+            let number = random.random_range(0..revisions.len());
+            revisions[number] += 1;
+            let [level2, level3] = [level2s.as_slice(), level3s.as_slice()].map(|levels| {
+                let level = random.random_range(0..levels.len());
+                random.random_bool(0.6).then_some(levels[level])
+            });
+            let from = random.random_range(1..=28);
+            let until = random.random_range(from..=28);
+            let [from, until] = [from, until].map(|day| format!("2026-11-{day:02}"));
+            let until = random.random_bool(0.5).then_some(until.as_str());
+            let (id, levels) = (format!("policy-{number}"), [level2, level3]);
+            put(
+                &mut scenario,
+                &id,
+                revisions[number],
+                levels,
+                (from.as_str(), until),
+            );
+        }
+        let ids = (0..revisions.len()).map(|number| format!("policy-{number}"));
+        let all: Vec<Fact<RegionalBenefitPolicyFact>> = ids
+            .filter_map(|id| scenario.state(&[id.as_str()]))
+            .collect();
+        let each = |levels: &[&'static str]| {
+            let named = levels.iter().map(|level| Some(*level));
+            [None].into_iter().chain(named).collect::<Vec<_>>()
+        };
+        for level2 in each(&level2s) {
+            for level3 in each(&level3s) {
+                for day in 1..=28 {
+                    let (day, levels) = (format!("2026-11-{day:02}"), [level2, level3]);
+                    let found = found(&scenario, levels, &day);
+                    let [level2, level3] = levels.map(|level| level.map(Text::from_trusted));
+                    let case = BenefitCase {
+                        service_type: &Ident::from_trusted("care"),
+                        level1: &Text::from_trusted("Seoul"),
+                        level2: level2.as_ref(),
+                        level3: level3.as_ref(),
+                        on: Date::parse(&day).unwrap(),
+                    };
+                    let expected = found_among(&all, &case);
+                    assert_eq!(found, expected, "{levels:?} {day} SEED={seed}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_policies_of_other_places_are_not_read_and_each_list_that_could_matter_is_seen() {
+        let mut scenario = Scenario::new();
+        for number in 0..20 {
+            let (id, level3) = (format!("other-{number}"), number.to_string());
+            let levels = [Some("Mapo"), Some(level3.as_str())];
+            put(&mut scenario, &id, 1, levels, ALWAYS);
+        }
+        let [level2, level3] = ["Jung", "1"].map(Text::from_trusted);
+        let case = BenefitCase {
+            service_type: &Ident::from_trusted("care"),
+            level1: &Text::from_trusted("Seoul"),
+            level2: Some(&level2),
+            level3: Some(&level3),
+            on: Date::parse(DAY).unwrap(),
+        };
+        let seen = |scenario: &Scenario| {
+            scenario.counted_view(|view| {
+                let _ = policy_for(view, &case);
+                view.secondary_seen()
+            })
+        };
+        let (mut before, reads) = seen(&scenario);
+        assert_eq!((before.len(), reads), (4, 0));
+        let places = [
+            [None, None],
+            [None, Some("1")],
+            [Some("Jung"), None],
+            [Some("Jung"), Some("1")],
+        ];
+        for (number, levels) in places.into_iter().enumerate() {
+            put(&mut scenario, &format!("p-{number}"), 1, levels, ALWAYS);
+            let (now, reads) = seen(&scenario);
+            assert_eq!(reads, number + 1, "{levels:?}");
+            assert_ne!(now, before, "{levels:?}");
+            before = now;
+        }
     }
 
     #[test]
