@@ -4,10 +4,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::branch::state::Branch;
+use super::index::{Index, IndexKey};
 use super::operation::to_json;
 use super::read::{ReadRequest, Representation};
 use super::rejection::Rejection;
-use super::resource::{Index, IndexKey, Resource};
+use super::resource::Resource;
 use super::settlement::data_room::DataRoomRequest;
 use super::settlement::statement::Statement;
 

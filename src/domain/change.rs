@@ -4,9 +4,10 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use super::index::IndexKey;
 use super::listing::{BookingHash, LeadMove, ListMove, ValueHash};
 use super::rank::Rank;
-use super::resource::{IndexKey, Resource};
+use super::resource::Resource;
 use super::version::version;
 use crate::base::codec;
 use crate::base::digest::Digest;
@@ -295,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_change_of_rank_tells_both_and_one_that_stays_tells_that() {
-        use crate::domain::resource::Index;
+        use crate::domain::index::Index;
         let list = |id: &str| IndexKey::new(Index::BookingAdjustments, &[id]);
         let rank = |millis| Rank::new(Timestamp::from_millis(millis), "a");
         let [left, moved, stays, joined] = ["left", "moved", "stays", "joined"].map(list);

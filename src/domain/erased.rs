@@ -7,11 +7,12 @@ use schemars::{Schema, SchemaGenerator};
 
 use super::change::Change;
 use super::example::Example;
+use super::index::IndexKey;
 use super::operation::{
     Context, Decision, Disposition, Operation, OutboxMessage, Parts, Request, fingerprint,
 };
 use super::rejection::{Declared, Rejection};
-use super::resource::{IndexKey, ReadView, Resource};
+use super::resource::{ReadView, Resource};
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{Reader, Shape};

@@ -32,7 +32,8 @@
 //! - `response_body`: declares the body of a response with the source of each field;
 //! - [`resource`]: the contract of a resource, and the view of other resources;
 //! - `follow`: what is said of an event that cannot follow on a state;
-//! - [`change`] and [`rank`]: what a commit changes in a resource and in indexes;
+//! - [`change`], [`index`] and [`rank`]: what a commit changes in a resource and in indexes;
+//! - [`decoded`]: a state that was decoded before it is read;
 //! - [`event`] and [`event_id`]: public events, and their identifiers;
 //! - [`stored`] and [`version`]: the versions of stored forms;
 //! - [`erased`] and [`registered`]: operations and kinds of resources with their types erased;
@@ -42,6 +43,7 @@
 pub mod branch;
 pub mod by_code;
 pub mod change;
+pub mod decoded;
 pub mod erased;
 pub mod event;
 pub mod event_id;
@@ -49,6 +51,7 @@ pub mod example;
 pub mod fact_kinds;
 pub mod family;
 mod follow;
+pub mod index;
 #[cfg(test)]
 pub mod ladder;
 pub mod listing;

@@ -7,8 +7,9 @@ use uuid::Uuid;
 
 use super::change::Change;
 use super::example::Example;
+use super::index::IndexKey;
 use super::rejection::{Declared, Rejection};
-use super::resource::{IndexKey, ReadView, Resource};
+use super::resource::{ReadView, Resource};
 use crate::base::actor::Actor;
 use crate::base::codec::Blob;
 use crate::base::digest::{Digest, Fingerprint};

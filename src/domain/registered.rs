@@ -7,11 +7,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::change::Change;
+use super::decoded::Decoded;
 use super::event::{Changed, EventType, PublicEvent, PublicEvents};
 use super::follow::event_name;
+use super::index::IndexKey;
 use super::listing::{Filter, List, ListItem, ListPlace, Shared};
 use super::rank::Rank;
-use super::resource::{Decoded, IndexKey, Kind, Resource};
+use super::resource::{Kind, Resource};
 use super::stored::{Older, Versioned};
 use super::version::version;
 use crate::base::codec::{self, DecodeError};

@@ -4,9 +4,10 @@
 //! decides a report like a command.
 
 use super::erased::{AnyCommand, AnyDecision, AnyState, erase, own_state};
+use super::index::IndexKey;
 use super::operation::{Context, Decision};
 use super::rejection::Rejection;
-use super::resource::{IndexKey, ReadView, Resource};
+use super::resource::{ReadView, Resource};
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
 

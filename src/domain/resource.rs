@@ -6,15 +6,13 @@ use std::fmt;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use super::decoded::{Decoded, Kept};
+use super::index::IndexKey;
 use super::listing::{Filter, List};
 use super::rank::Rank;
 use super::stored::Older;
 use crate::base::codec;
 use crate::base::{digest::Digest, revision::Revision, time::Timestamp};
-
-mod decoded;
-
-pub use decoded::{Decoded, Kept};
 
 /// A kind of resource: a number that never changes (the log stores it) and a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,69 +138,6 @@ pub trait Resource:
     /// Returns the resource's key in every index.
     fn key(&self) -> Digest {
         Self::KIND.key(&self.id())
-    }
-}
-
-crate::wire_enum! {
-    /// The indexes, unique and secondary. New ones go at the end: their numbers are hashed into keys.
-    /// An index is either unique or secondary, never both.
-    pub enum Index {
-        /// The code of a settlement statement.
-        StatementCode = "statement code",
-        /// The subject that owns a mother profile.
-        ProfileOwner = "profile owner",
-        /// A list: the current consent versions that every mother must have accepted.
-        RequiredConsents = "required consents",
-        /// A list: the facts that apply one relationship of object, relation and subject.
-        Relationship = "relationship",
-        /// The code of a settlement data-room request.
-        DataRoomRequestCode = "data-room request code",
-        /// The booking that a confirmed draft extends.
-        ExtensionSource = "extension source",
-        /// The code of a branch.
-        BranchCode = "branch code",
-        /// A business: jurisdiction and number in its register.
-        BusinessIdentity = "business identity",
-        /// The e-mail address, in lower case, that has an invitation that is pending.
-        PendingInvitation = "pending invitation",
-        /// The identifier of the command that created a branch.
-        BranchCommand = "branch command",
-        /// A list: the branches whose invitation to one e-mail address one subject accepted.
-        AcceptedInvitation = "accepted invitation",
-        /// A list: the payments that the gateway finds by one search key.
-        GatewaySearchKey = "gateway search key",
-        /// A list: the regional benefit policies for one type of service that name exactly one place.
-        RegionalBenefitPolicies = "regional benefit policies",
-        /// A list with ranks: the payment-change adjustments of one booking.
-        BookingAdjustments = "payment-change adjustments of a booking",
-        /// A list: the messages with numbers near each other that are not settled.
-        UnsettledMessages = "unsettled messages",
-        /// What the sender of a message knows it by.
-        MessageReference = "message reference",
-        /// A list with ranks: the webhook subscriptions that there are, by their creation.
-        WebhookSubscriptions = "webhook subscriptions",
-        /// A list: the books of the delegations to one payer.
-        PayerBooks = "books of a payer",
-        /// A list: the facts that apply some relationship of one relation and subject.
-        RelationshipsOfSubject = "relationships of a subject",
-        /// A list: the consent versions that there ever were.
-        ConsentVersions = "consent versions",
-        /// A list: the payment-change adjustments that one mother has paid with one payment.
-        CapturedPayment = "captured payment",
-    }
-}
-
-/// A key in an index: a unique key, which one resource holds at a time, or the key of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct IndexKey(pub Digest);
-
-impl IndexKey {
-    /// Returns the key made of `parts` in `index`.
-    #[must_use]
-    pub fn new(index: Index, parts: &[&str]) -> Self {
-        /// Keeps digests of index keys distinct from those of resources.
-        const INDEX_LABEL: u16 = 0x8000;
-        Self(Digest::of(INDEX_LABEL | index as u16, parts))
     }
 }
 
@@ -483,6 +418,40 @@ impl<'a> ReadView<'a> {
     #[must_use]
     pub fn secondary_seen(&self) -> Vec<(IndexKey, u64)> {
         self.secondary_seen.borrow().clone()
+    }
+
+    /// Returns what `decode` makes of the state with this key, whatever its kind. The next read of the
+    /// resource takes the decoded value, so that a large state is not decoded twice.
+    pub(crate) fn decode_ahead<T>(
+        &self,
+        key: Digest,
+        decode: impl Fn(&[u8]) -> Option<(T, Decoded)>,
+    ) -> Option<T> {
+        let mut found = None;
+        let position = self.read_counted(key, &mut |bytes| found = decode(bytes));
+        self.seen.borrow_mut().push((key, position));
+        let (made, decoded) = found?;
+        *self.ahead.borrow_mut() = Some((key, position, decoded));
+        Some(made)
+    }
+
+    /// Keeps a resource, as this view has read it, for the next view of the same source.
+    pub(crate) fn keep<R: Resource>(&self, resource: R) {
+        let key = resource.key();
+        let position = self.position(key);
+        if position > 0 {
+            let kept = Kept {
+                position,
+                bytes: self.decoded_bytes(),
+                resource: Box::new(resource),
+            };
+            self.source.keep_decoded(key, kept);
+        }
+    }
+
+    /// Returns how many bytes of states were decoded.
+    pub(crate) fn decoded_bytes(&self) -> usize {
+        self.decoded_bytes.get()
     }
 }
 

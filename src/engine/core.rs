@@ -33,9 +33,9 @@ use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint, KeyDigest};
 use crate::catalogue::Row;
 use crate::domain::erased::AnyCommand;
+use crate::domain::index::IndexKey;
 use crate::domain::operation::Disposition;
 use crate::domain::rejection::Rejection;
-use crate::domain::resource::IndexKey;
 use crate::journal::tables::Tables;
 
 /// Limits of the engine.

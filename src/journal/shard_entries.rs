@@ -12,8 +12,8 @@ use super::parallel::{try_for_each, try_map};
 use super::replay_error::ReplayError;
 use super::tables::{AllListed, FoundLists, ListedAt, Pieces, SHARDS, Tables};
 use crate::base::digest::{Digest, DigestBuild};
+use crate::domain::index::IndexKey;
 use crate::domain::registered::{AnyResource, Entries, Kinds};
-use crate::domain::resource::IndexKey;
 
 /// Returns the index entries of the resource with this key in this state.
 ///

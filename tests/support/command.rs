@@ -6,9 +6,10 @@ use std::sync::{Arc, Barrier};
 use carebook::base::actor::Actor;
 use carebook::base::digest::{Digest, Fingerprint};
 use carebook::domain::erased::{AnyCommand, AnyDecision, AnyState};
+use carebook::domain::index::IndexKey;
 use carebook::domain::operation::Context;
 use carebook::domain::rejection::Rejection;
-use carebook::domain::resource::{IndexKey, ReadView};
+use carebook::domain::resource::ReadView;
 
 /// What is asked of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

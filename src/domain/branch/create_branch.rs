@@ -28,6 +28,7 @@ use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::base::text::{BranchCode, Ident, NonBlankText, Text};
 use crate::domain::example::{Current, Example};
+use crate::domain::index::IndexKey;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{
@@ -35,7 +36,7 @@ use crate::domain::operation::{
 };
 use crate::domain::reference::kinds::branch_office_profile::BranchOfficeProfileFact;
 use crate::domain::rejection::{Declared, Rejection};
-use crate::domain::resource::{IndexKey, ReadView};
+use crate::domain::resource::ReadView;
 use crate::{json_object, module_doc, rejections};
 
 json_object! {

@@ -14,10 +14,10 @@ use crate::base::digest::Digest;
 use crate::catalogue::{OPERATIONS, Row};
 use crate::domain::erased::{AnyOperation, Erased};
 use crate::domain::example::Example;
+use crate::domain::index::IndexKey;
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Context, Decision, Operation};
 use crate::domain::rejection::{Class, Declared, Rejection};
-use crate::domain::resource::IndexKey;
 use crate::domain::scenario::{Scenario, actor, with};
 
 /// Returns a refusal's class, code and conflicting fields.

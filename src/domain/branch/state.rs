@@ -17,8 +17,9 @@ use crate::base::shared;
 use crate::base::text::{BranchCode, Email, Ident, NonBlankText, PhoneNumber};
 use crate::base::time::{Date, Timestamp};
 use crate::domain::follow::event_name;
+use crate::domain::index::{Index, IndexKey};
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
-use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource};
+use crate::domain::resource::{Kind, ReadView, Resource};
 use crate::{json_object, public_events, wire_enum};
 
 /// The permission to create branches.

@@ -11,9 +11,10 @@ use crate::base::revision::Revision;
 use crate::base::text::{BookingId, FamilyAccountId, Ident, MemberId};
 use crate::base::time::Timestamp;
 use crate::base::won::Won;
+use crate::domain::index::{Index, IndexKey};
 use crate::domain::listing::{Filter, List, SCOPE_MAX, Scope, by_few, is};
 use crate::domain::read::ReadRequest;
-use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource};
+use crate::domain::resource::{Kind, ReadView, Resource};
 use crate::domain::response_body::response_body;
 use crate::public_events;
 

@@ -12,12 +12,13 @@ use crate::base::revision::Revision;
 use crate::base::shared;
 use crate::base::text::{Email, FullName, Ident, PhoneNumber, PolicyKey, TrimmedId, VersionLabel};
 use crate::base::time::{Date, Timestamp};
+use crate::domain::index::IndexKey;
 use crate::domain::reference::kinds::consent_version::version_id;
 use crate::domain::reference::kinds::mother_profile::{
     AccountLifecycle, MotherProfileFact, OwnershipState, owner,
 };
 use crate::domain::reference::{FactHolder, FactKind};
-use crate::domain::resource::{IndexKey, Kind, Resource};
+use crate::domain::resource::{Kind, Resource};
 use crate::domain::response_body::response_body;
 use crate::{public_events, wire_enum};
 

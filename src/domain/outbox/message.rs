@@ -16,8 +16,9 @@ use crate::base::time::Timestamp;
 use crate::domain::change::Change;
 use crate::domain::event::subject;
 use crate::domain::follow::event_name;
+use crate::domain::index::{Index, IndexKey};
 use crate::domain::operation::OutboxMessage;
-use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource};
+use crate::domain::resource::{Kind, ReadView, Resource};
 use crate::{public_events, wire_enum};
 
 /// Number of consecutive message numbers that share one list of unsettled messages.

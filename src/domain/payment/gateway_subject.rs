@@ -9,9 +9,10 @@ use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Timestamp;
 use crate::base::won::Won;
+use crate::domain::index::IndexKey;
 use crate::domain::reference::kinds::gateway_payment::GatewayPayment;
 use crate::domain::reference::{FactHolder, FactKind};
-use crate::domain::resource::{IndexKey, Kind, Resource};
+use crate::domain::resource::{Kind, Resource};
 use crate::domain::stored::Older;
 use crate::public_events;
 

@@ -8,9 +8,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::event::{Changed, EventType, PublicEvent, PublicEvents};
+use super::index::IndexKey;
 use super::listing::Filter;
 use super::operation::Commit;
-use super::resource::{IndexKey, Kind, ReadView, Resource};
+use super::resource::{Kind, ReadView, Resource};
 use super::stored::Older;
 use crate::base::codec;
 use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};

@@ -8,10 +8,11 @@ use crate::base::json::{Fault, FaultCode, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::domain::erased::AnyCommand;
+use crate::domain::index::IndexKey;
 use crate::domain::operation::{Commit, Context, Decision, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::report::Report;
-use crate::domain::resource::{IndexKey, Kind, ReadView};
+use crate::domain::resource::{Kind, ReadView};
 
 crate::wire_enum! {
     /// What came of a fact that came in.

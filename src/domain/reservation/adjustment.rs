@@ -13,6 +13,7 @@ use crate::base::revision::Revision;
 use crate::base::text::{BookingId, Ident, PaymentId};
 use crate::base::time::Timestamp;
 use crate::base::won::Won;
+use crate::domain::index::{Index, IndexKey};
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::outbox::message::{Message, by_reference};
 use crate::domain::rank::Rank;
@@ -21,7 +22,7 @@ use crate::domain::reference::kinds::payment_change_adjustment::{
     adjustments_of,
 };
 use crate::domain::reference::{FactHolder, FactKind};
-use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource};
+use crate::domain::resource::{Kind, ReadView, Resource};
 use crate::domain::response_body::response_body;
 use crate::domain::stored::Older;
 use crate::{public_events, wire_enum};

@@ -27,6 +27,7 @@ use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, DraftId, Ident};
 use crate::domain::example::Example;
+use crate::domain::index::IndexKey;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replayed, to_json};
@@ -38,7 +39,7 @@ use crate::domain::reference::kinds::payment_obligation::{ObligationState, Payme
 use crate::domain::reference::kinds::reservation_booking::{BookingState, ReservationBooking};
 use crate::domain::reference::kinds::reservation_draft::{ReservationDraftFact, ReservationIntent};
 use crate::domain::rejection::{Declared, Rejection};
-use crate::domain::resource::{IndexKey, ReadView, Resource};
+use crate::domain::resource::{ReadView, Resource};
 use crate::{json_object, module_doc, path_and_body, rejections, wire_enum};
 
 /// The conflict code for a key that was used with other facts.

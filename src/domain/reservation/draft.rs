@@ -15,10 +15,11 @@ use crate::base::shared;
 use crate::base::text::{BookingId, DraftId, Ident};
 use crate::base::time::Timestamp;
 use crate::base::won::Won;
+use crate::domain::index::{Index, IndexKey};
 use crate::domain::payment_words::PaymentMethod;
 use crate::domain::reference::kinds::reservation_draft::{ReservationDraftFact, ReservationIntent};
 use crate::domain::reference::{FactHolder, FactKind};
-use crate::domain::resource::{Index, IndexKey, Kind, Resource};
+use crate::domain::resource::{Kind, Resource};
 use crate::domain::response_body::response_body;
 use crate::{public_events, wire_enum};
 

@@ -18,8 +18,9 @@ use crate::base::shared;
 use crate::base::text::{CollectionName, Ident, ObjectKey, Sha256Hex};
 use crate::base::time::{Date, Timestamp};
 use crate::domain::follow::cannot_follow;
+use crate::domain::index::{Index, IndexKey};
 use crate::domain::listing::{Filter, List, by_many, is};
-use crate::domain::resource::{Index, IndexKey, Kind, Resource};
+use crate::domain::resource::{Kind, Resource};
 use crate::domain::response_body::response_body;
 use crate::{json_object, public_events, wire_enum};
 

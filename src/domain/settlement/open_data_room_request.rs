@@ -16,11 +16,12 @@ use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::text::{BodyKey, Ident};
 use crate::domain::example::Example;
+use crate::domain::index::IndexKey;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Declared, Rejection};
-use crate::domain::resource::{IndexKey, Resource};
+use crate::domain::resource::Resource;
 use crate::{json_object, module_doc, rejections};
 
 json_object! {

@@ -19,11 +19,12 @@ use crate::base::json::{FaultCode, Nullable, Reader};
 use crate::base::text::{BodyKey, BranchProfileId, Ident, Text};
 use crate::base::time::Date;
 use crate::domain::example::Example;
+use crate::domain::index::{Index, IndexKey};
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Declared, Rejection};
-use crate::domain::resource::{Index, IndexKey, Resource};
+use crate::domain::resource::Resource;
 use crate::{json_object, module_doc, rejections};
 
 json_object! {

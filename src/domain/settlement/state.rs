@@ -14,8 +14,9 @@ use crate::base::revision::Revision;
 use crate::base::text::{BranchProfileId, Ident};
 use crate::base::time::{Date, Timestamp};
 use crate::domain::follow::cannot_follow;
+use crate::domain::index::{Index, IndexKey};
 use crate::domain::listing::{Filter, List, by_many, is};
-use crate::domain::resource::{Index, IndexKey, Kind, Resource};
+use crate::domain::resource::{Kind, Resource};
 use crate::domain::stored::Older;
 use crate::public_events;
 

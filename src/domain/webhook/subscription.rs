@@ -9,8 +9,9 @@ use crate::base::revision::Revision;
 use crate::base::text::{EventTypePattern, ReceiverUrl};
 use crate::base::time::Timestamp;
 use crate::domain::follow::cannot_follow;
+use crate::domain::index::{Index, IndexKey};
 use crate::domain::rank::Rank;
-use crate::domain::resource::{Index, IndexKey, Kind, Resource};
+use crate::domain::resource::{Kind, Resource};
 use crate::{public_events, wire_enum};
 
 /// The permission to manage webhooks.

@@ -2,7 +2,8 @@
 
 use crate::base::digest::Digest;
 use crate::domain::change::Change;
-use crate::domain::resource::{IndexKey, ReadView, Source as _};
+use crate::domain::index::IndexKey;
+use crate::domain::resource::{ReadView, Source as _};
 use crate::engine::core::Shared;
 
 /// What a decision has read, and the position that was durable before.

@@ -8,7 +8,6 @@ use std::collections::{BTreeSet, VecDeque};
 
 use uuid::Uuid;
 
-use super::handle::{ATTEMPTS_MAX, ATTEMPTS_MIN};
 use crate::engine::channel::ReceiverHealth;
 
 /// The kinds, in the order in which a slot that becomes free is offered to them.
@@ -19,6 +18,11 @@ const KINDS: [ReceiverHealth; 5] = [
     ReceiverHealth::Slow,
     ReceiverHealth::Silent,
 ];
+
+/// Maximum number of attempts in flight, over all subscriptions.
+pub const ATTEMPTS_MAX: usize = 1_024;
+/// The least that a sender may lower [`ATTEMPTS_MAX`] to: each kind of receivers has some of them.
+pub const ATTEMPTS_MIN: usize = 16;
 
 /// Number of slots that the other kinds leave to this one, of [`ATTEMPTS_MAX`].
 const fn reserve(health: ReceiverHealth) -> usize {

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::attempt_slots::AttemptSlot;
+use super::attempt_slots::{ATTEMPTS_MAX, AttemptSlot};
 use crate::base::time::Timestamp;
 use crate::domain::event_id::EventId;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
@@ -51,11 +51,6 @@ pub enum Delivered {
 
 /// A delivery being sent.
 pub type Sending = Pin<Box<dyn Future<Output = Delivered> + Send>>;
-
-/// Maximum number of attempts in flight, over all subscriptions.
-pub const ATTEMPTS_MAX: usize = 1_024;
-/// The least that a sender may lower [`ATTEMPTS_MAX`] to: each kind of receivers has some of them.
-pub const ATTEMPTS_MIN: usize = 16;
 
 /// Sends deliveries to their receivers.
 pub trait Sender: Send + Sync + 'static {

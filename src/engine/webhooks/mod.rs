@@ -6,7 +6,7 @@
 
 mod active;
 mod attempt;
-mod attempt_slots;
+pub mod attempt_slots;
 mod dispatcher;
 mod feeding;
 pub mod handle;

@@ -1,6 +1,6 @@
 //! How many file descriptors the connections of this service to others may take.
 
-use crate::engine::webhooks::handle::{ATTEMPTS_MAX, ATTEMPTS_MIN};
+use crate::engine::webhooks::attempt_slots::{ATTEMPTS_MAX, ATTEMPTS_MIN};
 
 /// Connections that are kept for the next request.
 const IDLE_MAX: usize = 1_024;

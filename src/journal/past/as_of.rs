@@ -9,7 +9,8 @@ use super::listed::{Listed, Stay};
 use super::own::Lost;
 use super::ranked::{Ranked, RanksAsOf};
 use crate::base::digest::Digest;
-use crate::domain::resource::{IndexKey, Source};
+use crate::domain::index::IndexKey;
+use crate::domain::resource::Source;
 
 /// Everything as of one position. What could not be rebuilt is noted, and counts as absent.
 pub struct AsOf<'p, 'a> {

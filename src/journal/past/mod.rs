@@ -32,9 +32,9 @@ use super::tables::Tables;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::base::time::Timestamp;
+use crate::domain::index::IndexKey;
 use crate::domain::read::Numbered;
 use crate::domain::registered::{Entries, Kinds, known};
-use crate::domain::resource::IndexKey;
 
 /// Maximum number of changes searched for a base; beyond it the states count as given up. Bases lie much closer, but
 /// records written before there were bases may have none.

@@ -10,8 +10,8 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 use super::own::Lost;
 use crate::base::digest::Digest;
+use crate::domain::index::IndexKey;
 use crate::domain::rank::Rank;
-use crate::domain::resource::IndexKey;
 
 /// The ranks that a resource had from position `from` to `upto`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,13 +11,14 @@ use crate::base::revision::Revision;
 use crate::base::text::BookingId;
 use crate::base::time::Timestamp;
 use crate::catalogue;
+use crate::domain::index::IndexKey;
 use crate::domain::reference::FactHolder as _;
 use crate::domain::reference::kinds::payment_change_adjustment::{
     PaymentChangeAdjustmentFact, adjustments_of,
 };
 use crate::domain::reservation::adjustment::PaymentChangeAdjustment;
 use crate::domain::reservation::adjustment::samples::adjustment;
-use crate::domain::resource::{IndexKey, Resource as _};
+use crate::domain::resource::Resource as _;
 use crate::domain::scenario::with;
 use crate::domain::stored::Versioned;
 use crate::journal::record::{NewChange, NewRecord, RecordOutcome, SCHEMA};

@@ -4,7 +4,8 @@ use super::unique::UniqueIndex;
 use super::{SHARDS, Tables};
 use crate::base::digest::Digest;
 use crate::catalogue;
-use crate::domain::resource::{IndexKey, Source as _};
+use crate::domain::index::IndexKey;
+use crate::domain::resource::Source as _;
 
 impl Tables {
     /// Returns a 256-bit digest that two sets of tables share only if they are equal. It covers every state with its

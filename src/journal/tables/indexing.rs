@@ -2,8 +2,8 @@
 
 use super::{SHARDS, Tables};
 use crate::base::digest::Digest;
+use crate::domain::index::IndexKey;
 use crate::domain::registered::Entries;
-use crate::domain::resource::IndexKey;
 
 impl Tables {
     /// Enters resources into one shard of the unique index. Each list in `all` is in the order of the shards, and has

@@ -19,11 +19,12 @@ use super::{PreparedChange, Tables};
 use crate::base::codec;
 use crate::base::digest::{Digest, KeyDigest};
 use crate::catalogue;
+use crate::domain::index::IndexKey;
 use crate::domain::listing::{BookingHash, LeadMove, ListMove, ListPlace, Shared, ValueHash};
 use crate::domain::reference::Fact;
 use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::registered::{AnyResource, Listed as ListedFrom};
-use crate::domain::resource::{IndexKey, Resource as _, Source as _};
+use crate::domain::resource::{Resource as _, Source as _};
 
 /// Number of places changed while a list is locked.
 const AT_ONCE: usize = 64;

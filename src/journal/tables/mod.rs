@@ -496,9 +496,10 @@ pub(crate) mod tests {
     use crate::base::revision::Revision;
     use crate::base::time::Timestamp;
     use crate::domain::change::RankChange;
+    use crate::domain::index::IndexKey;
     use crate::domain::rank::Rank;
     use crate::domain::registered::Entries;
-    use crate::domain::resource::{IndexKey, Source as _};
+    use crate::domain::resource::Source as _;
 
     /// A change of a resource with this key, to this state.
     pub(crate) fn change(key: u8, state: &[u8]) -> Change {

@@ -10,7 +10,8 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::digest::Digest;
-use crate::domain::resource::{IndexKey, Kept};
+use crate::domain::decoded::Kept;
+use crate::domain::index::IndexKey;
 
 /// Number of findings that a thread caches: one for each value of the byte that selects the place.
 const RECENTS: usize = 256;

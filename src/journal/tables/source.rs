@@ -7,8 +7,10 @@ use super::states::StateRef;
 use super::{LIST_CHUNK, StoredState, Tables, slab};
 use crate::base::digest::Digest;
 use crate::catalogue;
+use crate::domain::decoded::Kept;
+use crate::domain::index::IndexKey;
 use crate::domain::rank::Rank;
-use crate::domain::resource::{IndexKey, Kept, Source};
+use crate::domain::resource::Source;
 
 impl Tables {
     /// Copies a resource's current state, with the position of its last commit and its kind.

@@ -4,8 +4,9 @@
 use crate::base::json::{FaultCode, Shape};
 use crate::base::text::{PolicyKey, VersionLabel};
 use crate::base::time::Timestamp;
+use crate::domain::index::{Index, IndexKey};
 use crate::domain::reference::{Fact, FactKind, HeldAlone, has_form};
-use crate::domain::resource::{Index, IndexKey, Kind, ReadView};
+use crate::domain::resource::{Kind, ReadView};
 use crate::json_object;
 
 json_object! {

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::base::json::{AtLeast, AtMost, FromJson, Json, Reader, Scanner, Shape};
 use crate::base::text::{Ident, Text};
+use crate::domain::index::{Index, IndexKey};
 use crate::domain::payment_words::PaymentMethod;
 use crate::domain::reference::FactKind;
-use crate::domain::resource::{Index, IndexKey, Kind};
+use crate::domain::resource::Kind;
 use crate::{json_object, schema_of_shape, wire_enum};
 
 wire_enum! {

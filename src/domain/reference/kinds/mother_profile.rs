@@ -8,8 +8,9 @@ use crate::base::address::Address;
 use crate::base::json::{FaultCode, FromJson as _, Shape};
 use crate::base::text::{Email, FullName, Ident, PhoneNumber, Text, TrimmedId};
 use crate::base::time::{Date, Timestamp};
+use crate::domain::index::{Index, IndexKey};
 use crate::domain::reference::{FactKind, fault_of};
-use crate::domain::resource::{Index, IndexKey, Kind};
+use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
 
 wire_enum! {

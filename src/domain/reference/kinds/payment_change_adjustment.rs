@@ -4,8 +4,9 @@
 use crate::base::text::{BookingId, Ident, PaymentId};
 use crate::base::time::Timestamp;
 use crate::base::won::Won;
+use crate::domain::index::{Index, IndexKey};
 use crate::domain::reference::FactKind;
-use crate::domain::resource::{Index, IndexKey, Kind};
+use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
 
 wire_enum! {

@@ -5,9 +5,10 @@ use std::cmp::Reverse;
 use crate::base::json::{AtLeast, FaultCode, Reader};
 use crate::base::text::{Ident, Text};
 use crate::base::time::Date;
+use crate::domain::index::{Index, IndexKey};
 use crate::domain::reference::basis_points::BasisPoints;
 use crate::domain::reference::{Fact, FactKind, HeldAlone};
-use crate::domain::resource::{Index, IndexKey, Kind, ReadView};
+use crate::domain::resource::{Kind, ReadView};
 use crate::json_object;
 
 json_object! {

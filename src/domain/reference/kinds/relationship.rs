@@ -6,8 +6,9 @@
 //! as the list contains a fact. A fact that is revoked leaves the list.
 
 use crate::base::text::Text;
+use crate::domain::index::{Index, IndexKey};
 use crate::domain::reference::{FactKind, HeldAlone};
-use crate::domain::resource::{Index, IndexKey, Kind};
+use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
 
 wire_enum! {
