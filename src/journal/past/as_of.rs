@@ -6,8 +6,8 @@ use std::collections::hash_map::Entry;
 
 use super::Past;
 use super::listed::{Listed, Stay};
-use super::own::Lost;
 use super::ranked::{Ranked, RanksAsOf};
+use super::resource_change::Lost;
 use crate::base::digest::Digest;
 use crate::domain::resource::{IndexKey, Source};
 

@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use super::own::Lost;
+use super::resource_change::Lost;
 use crate::base::digest::Digest;
 
 /// Whether a resource was in the list, for all positions from one to another.

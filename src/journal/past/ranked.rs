@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use super::own::Lost;
+use super::resource_change::Lost;
 use crate::base::digest::Digest;
 use crate::domain::rank::Rank;
 use crate::domain::resource::IndexKey;
