@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::exit::{DAMAGED, FAILED, OF_ANOTHER};
 use super::manager;
-use super::tell::tell;
+use super::stderr::print_to_stderr;
 use crate::engine::OnFatal;
 use crate::stream::error::StreamError;
 use crate::stream::handle::JournalHandle;
@@ -54,5 +54,5 @@ pub(super) fn end(error: &str, code: u8) {
     }
     tracing::error!(%error, "the log has failed: the process ends");
     manager::status(&format!("the log has failed: {error}"));
-    tell(format_args!("carebook: the log has failed: {error}"));
+    print_to_stderr(format_args!("carebook: the log has failed: {error}"));
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use super::copy_mark::{WHEN_A_COPY, stream_of};
 use super::printable::as_argument;
-use super::tell::tell;
+use super::stderr::print_to_stderr;
 use crate::base::codec::DecodeError;
 use crate::journal::replay_error::ReplayError;
 use crate::stream::error::StreamError;
@@ -232,8 +232,8 @@ impl Failure {
             Self::NobodyReads => return ExitCode::SUCCESS,
         };
         match next {
-            Some(next) => tell(format_args!("carebook: {sentence}; {next}")),
-            None => tell(format_args!("carebook: {sentence}")),
+            Some(next) => print_to_stderr(format_args!("carebook: {sentence}; {next}")),
+            None => print_to_stderr(format_args!("carebook: {sentence}")),
         }
         ExitCode::from(code)
     }

@@ -5,13 +5,14 @@ mod copy_mark;
 mod duration;
 mod ending;
 pub mod exit;
+mod foreign_files;
 pub mod journal;
 mod manager;
 pub mod nats;
 pub mod offline;
 pub mod open;
-mod others;
 pub mod output;
+mod path_checks;
 mod printable;
 pub mod remote;
 mod reread;
@@ -19,13 +20,12 @@ pub mod runtime;
 pub mod serve;
 pub mod settings;
 pub mod shell;
+pub mod stderr;
 mod table;
-pub mod tell;
 pub mod token;
 pub mod traces;
 pub mod trust;
 mod whole_file;
-mod within;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -145,7 +145,7 @@ fn told() -> Result<Command, ExitCode> {
             _ => {}
         }
         for line in given.explain(&command, &error) {
-            tell::tell(line);
+            stderr::print_to_stderr(line);
         }
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
     })

@@ -8,14 +8,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use wal::{BoxError, Identity, Log, Options, Record, Report, SnapshotInfo, Visitor};
 
 use super::exit::Failure;
-use super::others::expect_no_others;
+use super::foreign_files::expect_no_foreign_files;
 use crate::base::codec::DecodeError;
 use crate::engine::clock::SystemClock;
 use crate::engine::{Engine, Limits, OnFatal};
 use crate::journal::lineage::{Ancestor, Lineage};
 use crate::journal::replay::{Recovered, Replay};
 use crate::journal::replay_error::ReplayError;
-use crate::stream::shown::Shown;
+use crate::stream::visitor::StreamVisitor;
 
 /// Passes snapshots and records to a replay, and shows the progress.
 pub struct Replaying {
@@ -158,7 +158,7 @@ impl Visitor for Replaying {
     }
 }
 
-impl Shown for Replaying {
+impl StreamVisitor for Replaying {
     fn filling_up(&mut self, done: u64, total: u64) {
         self.show("filling up from the journal", done, total);
     }
@@ -244,7 +244,7 @@ pub fn open(data: &Path, opening: Opening, on_fatal: OnFatal) -> Result<(Engine,
     };
     let storage = storage.map_err(|error| unusable(data, &error))?;
     if opening.create {
-        expect_no_others(data)?;
+        expect_no_foreign_files(data)?;
     }
     let options = Options {
         reserve_bytes: opening.reserve_bytes,

@@ -11,7 +11,7 @@ use wal::SnapshotInfo;
 use wal::storage::Storage;
 
 use super::exit::Failure;
-use super::others::{LOST_AND_FOUND, expect_only};
+use super::foreign_files::{LOST_AND_FOUND, expect_only};
 use crate::catalogue;
 
 /// Standard output. A closed pipe or a full disk is a [`Failure`], and never a panic.

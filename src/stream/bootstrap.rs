@@ -12,8 +12,8 @@ use super::error::StreamError;
 use super::extent::StreamState;
 use super::listing::ListedSnapshot;
 use super::reader::Reader;
-use super::shown::Shown;
 use super::snapshot_store::fetch;
+use super::visitor::StreamVisitor;
 
 /// How long to wait for a message that the servers say they have.
 const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
@@ -31,7 +31,7 @@ fn refused(position: u64) -> impl Fn(StreamError) -> Error {
 /// # Errors
 /// [`Error::Held`], [`Error::Io`]; [`Error::Visitor`] with a [`StreamError`] when the stream has gaps, lacks
 /// acknowledged records, or needs a snapshot and has no good one.
-pub(super) fn begin_with_snapshot<V: Shown>(
+pub(super) fn begin_with_snapshot<V: StreamVisitor>(
     storage: &Arc<dyn Storage>,
     connection: &Arc<Connection>,
     found: &StreamState,
@@ -85,7 +85,7 @@ pub(super) fn begin_with_snapshot<V: Shown>(
     }
 }
 
-fn begin<V: Shown>(
+fn begin<V: StreamVisitor>(
     storage: &Arc<dyn Storage>,
     connection: &Arc<Connection>,
     identity: &Identity,

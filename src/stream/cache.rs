@@ -20,7 +20,7 @@ use super::handle::JournalHandle;
 use super::message::{Content, Message};
 use super::reader::{Reader, Received};
 use super::settings::ancestors;
-use super::shown::Shown;
+use super::visitor::StreamVisitor;
 
 /// How long a message is waited for that the servers say they have.
 const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
@@ -218,7 +218,7 @@ fn room_for_a_segment(storage: &Arc<dyn Storage>, options: &Options) -> impl Fn(
 /// Those of [`Log::open`]; [`Error::Visitor`] with a [`StreamError`] when directory and stream do
 /// not belong together, or the stream is not whole: the directory is not changed then, beyond what
 /// was filled up from the stream.
-pub fn open<V: Shown>(
+pub fn open<V: StreamVisitor>(
     storage: Arc<dyn Storage>,
     options: Options,
     connection: &Arc<Connection>,
@@ -330,7 +330,7 @@ fn record_at(log: &Log, position: u64) -> Result<Option<Vec<u8>>, Error> {
 ///
 /// # Errors
 /// When one is not what has to come, is refused by the visitor, or cannot be written.
-pub fn fill_up<V: Shown>(
+pub fn fill_up<V: StreamVisitor>(
     log: &mut Log,
     reader: &mut Reader,
     upto: u64,
@@ -368,7 +368,11 @@ pub fn fill_up<V: Shown>(
 }
 
 /// Takes the records of a message that the directory does not have yet.
-fn take<V: Shown>(log: &mut Log, received: &Received, visitor: &mut V) -> Result<(), Error> {
+fn take<V: StreamVisitor>(
+    log: &mut Log,
+    received: &Received,
+    visitor: &mut V,
+) -> Result<(), Error> {
     let Some(records) = received.records() else {
         return Ok(());
     };
@@ -395,7 +399,7 @@ fn take<V: Shown>(log: &mut Log, received: &Received, visitor: &mut V) -> Result
 ///
 /// # Errors
 /// As [`fill_up`], and those of the fence; [`StreamError::Fenced`] when others do not let it.
-pub fn begin_to_write<V: Shown>(
+pub fn begin_to_write<V: StreamVisitor>(
     opened: &mut Opened,
     link: &JournalHandle,
     visitor: &mut V,
@@ -453,7 +457,7 @@ mod tests {
         }
     }
 
-    impl Shown for Unseen {
+    impl StreamVisitor for Unseen {
         fn filling_up(&mut self, _: u64, _: u64) {}
     }
 

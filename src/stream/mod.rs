@@ -14,7 +14,7 @@
 //! else has removed messages from the stream's beginning. `cache` compares the directory
 //! with the stream and adds what it lacks, and `bootstrap` fills an empty directory from a snapshot. `log` combines
 //! stream and directory into the log of an engine. `lease` determines when a standby takes over, and `lease_term` until
-//! when this process has the lease; `shown` visits what is there.
+//! when this process has the lease; `visitor` defines who is shown directory and stream.
 //! Nothing here knows the meaning of a record.
 
 mod append;
@@ -48,5 +48,5 @@ pub mod purge;
 pub mod reader;
 mod room;
 pub mod settings;
-pub mod shown;
 pub mod snapshot_store;
+pub mod visitor;

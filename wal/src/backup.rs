@@ -31,7 +31,7 @@ use std::time::Duration;
 use self::attempt::{CopyAttempt, SurveyedLog};
 use self::parts::{last_position, part, sealed_at_the_beginning};
 use crate::ancestry;
-use crate::empty::in_empty;
+use crate::create::in_empty;
 use crate::error::Error;
 use crate::format::{self, FIRST_FRAME, LogId};
 use crate::index::Index;

@@ -55,7 +55,7 @@ mod appender;
 mod archive;
 mod backup;
 mod batched;
-mod empty;
+mod create;
 mod error;
 mod files;
 mod format;

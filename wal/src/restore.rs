@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::archive::{ArchiveFolder, Lacking};
-use crate::empty::in_empty;
+use crate::create::in_empty;
 use crate::error::{BoxError, Error};
 use crate::format;
 use crate::index::Index;

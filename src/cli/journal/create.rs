@@ -7,12 +7,12 @@ use clap::Args;
 use serde_json::json;
 use wal::storage::FileStorage;
 
+use super::super::copy_mark;
 use super::super::exit::Failure;
 use super::super::open::unusable;
 use super::super::output::Output;
 use super::args::Common;
 use super::import::import;
-use super::mark;
 use super::opening::{checked, takes_messages};
 use crate::stream::chain::Tail;
 use crate::stream::connection::Connection;
@@ -135,7 +135,7 @@ impl CreateArgs {
 /// # Errors
 /// When it cannot be marked.
 fn mark_as_copy(data: &Path, stream: &str) -> Result<(), Failure> {
-    mark::put(data, stream).map_err(|error| {
+    copy_mark::put(data, stream).map_err(|error| {
         Failure::other(format!(
             "the stream {stream} has all records of the directory; but {} cannot be marked as the copy of the \
              journal: {error}; nothing hinders a command that writes to it alone, and that would be lost to \

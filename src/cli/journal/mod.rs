@@ -2,10 +2,10 @@
 
 mod args;
 mod candidate;
+mod copy_guard;
 mod create;
 mod fence;
 mod import;
-mod mark;
 mod node;
 mod opening;
 mod reading;
@@ -17,7 +17,7 @@ mod verify;
 pub(super) use verify::Compared;
 
 pub(super) use args::PlaceArgs;
-pub(super) use mark::{expect_no_copy_to_cut, expect_no_journal, journal_of};
+pub(super) use copy_guard::{expect_no_copy_to_cut, expect_no_journal, journal_of};
 pub use node::Node;
 pub(super) use node::Running;
 pub use opening::JournalArgs;

@@ -7,12 +7,11 @@ use clap::{Args, ValueEnum};
 use tokio_rustls::rustls::ClientConfig;
 use wal::{Options, Report};
 
-use super::super::copy_mark::WHEN_A_COPY;
+use super::super::copy_mark::{DirectoryMark, WHEN_A_COPY};
 use super::super::ending::end_the_process_of;
 use super::super::exit::Failure;
 use super::super::open::{Opening, Replaying, unusable};
 use super::args::PlaceArgs;
-use super::mark;
 use crate::engine::clock::SystemClock;
 use crate::engine::role::Role;
 use crate::engine::role::writer_proof::WriterProof;
@@ -143,7 +142,7 @@ impl JournalArgs {
             sync_bytes: Some(SYNC_BYTES),
             ..Options::default()
         };
-        let mark = mark::DirectoryMark {
+        let mark = DirectoryMark {
             data,
             stream: &connection.names().stream,
         };

@@ -10,8 +10,8 @@ use crate::cli::backup_status;
 use crate::cli::exit::Failure;
 use crate::cli::open::progress_bar;
 use crate::cli::output::{Output, empty_directory, existing, unfinished};
-use crate::cli::tell::tell;
-use crate::cli::within::{expect_apart, is_within};
+use crate::cli::path_checks::{expect_apart, is_within};
+use crate::cli::stderr::print_to_stderr;
 use crate::engine::clock::{Clock as _, SystemClock};
 
 /// What it means that a copy is verified.
@@ -123,7 +123,7 @@ impl BackupArgs {
             return;
         };
         if let Err(error) = backup_status::expect_writable(file) {
-            tell(format_args!(
+            print_to_stderr(format_args!(
                 "carebook: --status {} cannot be written as yet: {error}; the copy is made all the same",
                 file.display()
             ));

@@ -16,9 +16,9 @@ use crate::cli::exit::Failure;
 use crate::cli::journal::{expect_no_copy_to_cut, journal_of};
 use crate::cli::open::{log_name, progress_bar};
 use crate::cli::output::{Output, existing};
+use crate::cli::path_checks::expect_apart;
 use crate::cli::printable::as_argument;
-use crate::cli::tell::tell;
-use crate::cli::within::expect_apart;
+use crate::cli::stderr::print_to_stderr;
 
 /// Arguments of `carebook recover`.
 #[derive(Args)]
@@ -170,7 +170,7 @@ impl RecoverArgs {
             return Ok(());
         };
         let exported = export(salvage, position, file, self.mask())?;
-        tell(format_args!(
+        print_to_stderr(format_args!(
             "{exported} readable records after position {position} are in {}",
             file.display()
         ));

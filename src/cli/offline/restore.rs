@@ -18,8 +18,8 @@ use crate::cli::open::{log_name, progress_bar, refusal};
 use crate::cli::output::{
     Output, empty_directory, existing, left_unfinished, snapshot_rows, told_snapshots,
 };
-use crate::cli::tell::tell;
-use crate::cli::within::{expect_apart, is_within};
+use crate::cli::path_checks::{expect_apart, is_within};
+use crate::cli::stderr::print_to_stderr;
 use crate::engine::clock::{Clock as _, SystemClock};
 use crate::journal::record::Record;
 use crate::journal::snapshot::Summary;
@@ -128,7 +128,7 @@ impl RestoreArgs {
         let past =
             Past::open(Arc::clone(&source), archive).map_err(|error| Failure::of_log(&error))?;
         if let Some(folder) = past.empty_archive() {
-            tell(format_args!(
+            print_to_stderr(format_args!(
                 "carebook: the archive has no segments of this log: there are none in {folder}"
             ));
         }
@@ -170,7 +170,7 @@ impl RestoreArgs {
             .iter()
             .map(|bad| json!({"file": bad.file, "offset": bad.offset, "what": bad.what}));
         for bad in &report.bad_snapshots {
-            tell(format_args!(
+            print_to_stderr(format_args!(
                 "carebook: a snapshot of the source is damaged and was left out, no record is lost by \
                  it: {} at offset {}: {}",
                 bad.file, bad.offset, bad.what
@@ -178,7 +178,7 @@ impl RestoreArgs {
         }
         let now = SystemClock::default().now();
         if let Some(doubt) = by_time.and_then(|found| found.doubt(now)) {
-            tell(format_args!("carebook: {doubt}"));
+            print_to_stderr(format_args!("carebook: {doubt}"));
         }
         let mut out = Output::new();
         if self.json {

@@ -18,8 +18,8 @@ use tokio::time::{sleep, timeout};
 use super::client::{Access, BoxError, Client, Connection, ServerUrl, no_body, whole_body};
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
+use crate::cli::stderr::print_to_stderr;
 use crate::cli::table::{Column, Growing, left, time, whole};
-use crate::cli::tell::tell;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Number of events on a page.
@@ -261,7 +261,7 @@ impl<'c> Reading<'c> {
 
     fn lost(&self, error: &BoxError) {
         let url = self.client.url();
-        tell(format_args!(
+        print_to_stderr(format_args!(
             "carebook: {url}: {error}; the server is tried again"
         ));
     }

@@ -18,7 +18,7 @@ use crate::cli::journal::expect_no_journal;
 use crate::cli::open::{Opening, endless_bar, open, progress_bar};
 use crate::cli::output::Output;
 use crate::cli::runtime::on_lane;
-use crate::cli::tell::tell;
+use crate::cli::stderr::print_to_stderr;
 use crate::domain::operation::to_json;
 use crate::domain::reference::fact_lines::{Lines, Summary};
 use crate::domain::reference::samples;
@@ -149,7 +149,7 @@ fn report(answer: &Value, as_json: bool) -> Result<(), Failure> {
     out.flush()?;
     let problems = answer["problems"].as_array();
     for problem in problems.into_iter().flatten() {
-        tell(refusal::of_a_fact(problem));
+        print_to_stderr(refusal::of_a_fact(problem));
     }
     Ok(())
 }
@@ -162,13 +162,13 @@ fn load_into(data: &Path, input: impl Read) -> Result<Value, Failure> {
         create: true,
     };
     let on_fatal = Box::new(|error: &wal::Error| {
-        tell(format_args!("carebook: the log has failed: {error}"));
+        print_to_stderr(format_args!("carebook: the log has failed: {error}"));
         std::process::exit(FAILED.into());
     });
     expect_no_journal(data)?;
     let (engine, report) = open(data, opening, on_fatal)?;
     if report.created {
-        tell(format_args!(
+        print_to_stderr(format_args!(
             "carebook: there was no log in {}: a new one was made",
             data.display()
         ));

@@ -6,8 +6,8 @@ use super::ServeArgs;
 use super::signals::expired;
 use crate::cli::exit::Failure;
 use crate::cli::open::existing;
-use crate::cli::tell::tell;
-use crate::cli::within::is_within;
+use crate::cli::path_checks::is_within;
+use crate::cli::stderr::print_to_stderr;
 
 impl ServeArgs {
     /// Judges all that can be judged without starting, and prints it.
@@ -19,7 +19,7 @@ impl ServeArgs {
             self.keys.check(self.keys.place(&trusted)?)?;
         }
         if let Some(ended) = self.tls()?.and_then(|tls| expired(&tls)) {
-            tell(format_args!(
+            print_to_stderr(format_args!(
                 "carebook: the certificate of --tls-cert has expired ({ended}): clients refuse it"
             ));
         }

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::tell::tell_in_json;
+use crate::cli::stderr::print_json_lines;
 use crate::http::access_log::{AccessLog, LINES_MAX, LogForm};
 
 /// The flags of logs.
@@ -136,7 +136,7 @@ impl LogArgs {
                 .try_init(),
         };
         if self.log_format == LogFormat::Json {
-            tell_in_json();
+            print_json_lines();
         }
         if let Some(error) = unusable {
             tracing::warn!(

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 
 use super::exit::Failure;
 use super::output::Output;
+use super::stderr::print_to_stderr;
 use super::table::{Column, Growing, left, whole};
-use super::tell::tell;
 use settings_file::{FILE_FLAG, FromFile, Kind, NO_SETTINGS, in_a_file, is_list, read, settings};
 use shown::shown;
 use variables::variable;
@@ -86,7 +86,7 @@ impl SettingsArgs {
     /// When the output cannot be written.
     pub(super) fn print(&self) -> Result<(), Failure> {
         for sentence in &self.unknown {
-            tell(format_args!("carebook: {sentence}"));
+            print_to_stderr(format_args!("carebook: {sentence}"));
         }
         let mut out = Output::new();
         if self.json {

@@ -8,10 +8,10 @@ use wal::BoxError;
 use wal::live::LiveRecord;
 
 use super::backwards;
-use super::history::{ResourceAt, SnapshotVisitor, States, Unlisted, show};
-use super::looking::{
-    Looking, Reading, failed, known, operation_name, parse_kind, tell_what_is_missing,
+use super::common_args::{
+    CommonArgs, Reading, failed, known, operation_name, parse_kind, print_missing_records,
 };
+use super::history::{ResourceAt, SnapshotVisitor, States, Unlisted, show};
 use super::mask::{Difference, Mask};
 use crate::base::codec::DecodeError;
 use crate::base::digest::Digest;
@@ -20,8 +20,8 @@ use crate::base::time::Timestamp;
 use crate::catalogue;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
+use crate::cli::stderr::print_to_stderr;
 use crate::cli::table::{Column, Growing, left, right, time};
-use crate::cli::tell::tell;
 use crate::domain::registered::AnyResource;
 use crate::domain::resource::Kind;
 use crate::journal::messages::Sent;
@@ -79,7 +79,7 @@ pub(super) struct ResourceArgs {
     #[arg(long, value_name = "NUMBER", requires = "backwards")]
     limit: Option<u64>,
     #[command(flatten)]
-    looking: Looking,
+    common: CommonArgs,
 }
 
 impl ResourceArgs {
@@ -87,7 +87,7 @@ impl ResourceArgs {
         self.expect_all_parts()?;
         if self.backwards {
             let key = self.kind.key(&self.id);
-            return backwards::tell(&self.looking, self.kind, key, self.limit);
+            return backwards::print_newest_first(&self.common, self.kind, key, self.limit);
         }
         let (history, first) = self.read()?;
         if history.revisions.is_empty() {
@@ -96,11 +96,11 @@ impl ResourceArgs {
                 self.kind.name
             )));
         }
-        let mask = self.looking.mask();
+        let mask = self.common.mask();
         let mut out = Output::new();
         let mut table = Growing::new(COLUMNS);
         for revision in &history.revisions {
-            if self.looking.json {
+            if self.common.json {
                 out.json(&revision.json(mask))?;
             } else {
                 revision.rows(mask, &mut table, &mut out)?;
@@ -109,7 +109,7 @@ impl ResourceArgs {
         table.print(&mut out)?;
         out.flush()?;
         if let Some(base) = &history.base {
-            tell(format_args!(
+            print_to_stderr(format_args!(
                 "carebook: the log begins at position {first}; the resource's earlier history, before position \
                  {}, was removed by a compaction",
                 base.position + 1
@@ -138,10 +138,10 @@ impl ResourceArgs {
     /// Reads the history, and the first position of the log.
     fn read(&self) -> Result<(History, u64), Failure> {
         loop {
-            let reader = self.looking.reader(1)?;
+            let reader = self.common.reader(1)?;
             let first = reader.first_position();
             let first = first.map_err(|error| failed(&reader, &error))?;
-            let mut reader = self.looking.reader(first)?;
+            let mut reader = self.common.reader(first)?;
             let mut history = History::new(self.kind.key(&self.id), Unlisted::of(&reader)?);
             let mut reading = Reading::new("reading the log");
             if first > 1 {
@@ -159,7 +159,7 @@ impl ResourceArgs {
             let end = read.map_err(|error| failed(&reader, &error))?;
             if end.missed.is_none() {
                 history.tell_base().map_err(Failure::other)?;
-                tell_what_is_missing(&end);
+                print_missing_records(&end);
                 return Ok((history, first));
             }
             // A compaction has overtaken the reader; start again.

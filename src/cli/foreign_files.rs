@@ -30,7 +30,7 @@ const OF_A_LOG: [&str; 4] = ["ancestors-", "copy.new", "segment-", "snapshot-"];
 ///
 /// # Errors
 /// When the directory has no log but other files, or cannot be read.
-pub(super) fn expect_no_others(path: &Path) -> Result<(), Failure> {
+pub(super) fn expect_no_foreign_files(path: &Path) -> Result<(), Failure> {
     if path.join(MANIFEST).symlink_metadata().is_ok() {
         return Ok(());
     }
@@ -85,9 +85,9 @@ mod tests {
         for left in ["segment-00000001.log", "snapshot-00000001.snap", "copy.new"] {
             let directory = tempfile::tempdir().unwrap();
             std::fs::write(directory.path().join("notes.txt"), "").unwrap();
-            assert!(expect_no_others(directory.path()).is_err());
+            assert!(expect_no_foreign_files(directory.path()).is_err());
             std::fs::write(directory.path().join(left), "").unwrap();
-            assert!(expect_no_others(directory.path()).is_ok(), "{left}");
+            assert!(expect_no_foreign_files(directory.path()).is_ok(), "{left}");
         }
     }
 }

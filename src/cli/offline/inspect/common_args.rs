@@ -13,14 +13,14 @@ use crate::catalogue::{self, RESOURCES, recorded_operations};
 use crate::cli::exit::Failure;
 use crate::cli::open::progress_bar;
 use crate::cli::output::existing;
-use crate::cli::tell::tell;
+use crate::cli::stderr::print_to_stderr;
 use crate::domain::registered::{self, AnyResource};
 use crate::domain::resource::Kind;
 use crate::journal::record::{Record, RecordOutcome};
 
 /// Where to look, and how to show it.
 #[derive(Args)]
-pub(super) struct Looking {
+pub(super) struct CommonArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
     pub(super) data: PathBuf,
@@ -35,7 +35,7 @@ pub(super) struct Looking {
     pub(super) reveal: bool,
 }
 
-impl Looking {
+impl CommonArgs {
     pub(super) fn mask(&self) -> Mask {
         Mask {
             reveal: self.reveal,
@@ -116,16 +116,16 @@ impl Drop for Reading {
 }
 
 /// Prints on standard error which part of the log could not be shown.
-pub(super) fn tell_what_is_missing(end: &LiveEnd) {
+pub(super) fn print_missing_records(end: &LiveEnd) {
     if let Some((first, last)) = end.missed {
-        tell(format_args!(
+        print_to_stderr(format_args!(
             "carebook: the log begins at position {}: positions {first} to {last} were removed by a \
              compaction, and their result is only in the snapshot",
             end.first_position
         ));
     }
     if end.unproved > 0 {
-        tell(format_args!(
+        print_to_stderr(format_args!(
             "carebook: records at the log's end that are not proved durable yet, and not shown: {}",
             end.unproved
         ));

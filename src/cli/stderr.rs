@@ -11,12 +11,12 @@ use serde_json::json;
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Has each further line printed as those of a log in JSON: what a server prints beside its log is why it ends.
-pub fn tell_in_json() {
+pub fn print_json_lines() {
     AS_JSON.store(true, Ordering::Relaxed);
 }
 
 /// Prints a line on standard error. If that is closed or full, the line is lost, but the program goes on.
-pub fn tell(line: impl fmt::Display) {
+pub fn print_to_stderr(line: impl fmt::Display) {
     let line = line.to_string();
     let line = match AS_JSON.load(Ordering::Relaxed) {
         true => as_json(&line, SystemTime::now()),
