@@ -122,7 +122,7 @@ pub use segment::Compacted;
 pub use snapshot::{SizeEstimate, SnapshotTarget, SnapshotWriter};
 pub use space::{Lack, Space};
 pub use verify::verify;
-pub use visitor::{Discard, OnRange, Record, SnapshotInfo, Visitor};
+pub use visitor::{Discard, EachRecord, OnRange, Record, SnapshotInfo, Visitor, each_record};
 
 use storage::Storage;
 

@@ -122,6 +122,38 @@ pub trait Visitor {
     fn progress(&mut self, _bytes_done: u64, _bytes_total: u64) {}
 }
 
+/// Returns a visitor that passes each record to `visit`; the content of snapshots is discarded.
+pub fn each_record<F>(visit: F) -> EachRecord<F>
+where
+    F: FnMut(Record<'_>) -> Result<(), BoxError>,
+{
+    EachRecord(visit)
+}
+
+/// The visitor that [`each_record`] returns.
+pub struct EachRecord<F>(F);
+
+impl<F> Visitor for EachRecord<F>
+where
+    F: FnMut(Record<'_>) -> Result<(), BoxError>,
+{
+    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        (self.0)(record)
+    }
+
+    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn kept(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
 /// Reads only to check: everything shown is discarded.
 pub struct Discard;
 

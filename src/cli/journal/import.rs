@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
-use wal::{BoxError, Record, Report, SnapshotInfo, Visitor};
+use wal::{BoxError, Record, Report};
 
 use super::super::exit::Failure;
 use super::super::open::count_bar;
@@ -171,9 +171,13 @@ fn not_empty(connection: &Connection) -> Failure {
 /// The directory, when a stream can have all of it.
 fn judged(data: &Path) -> Result<Report, Failure> {
     let mut longest = Longest::default();
-    let report = wal::verify(existing(data)?, &mut longest).map_err(|error| of_log(&error))?;
-    // What the newest snapshot covers was not shown.
-    wal::records(existing(data)?.as_ref(), &mut longest).map_err(|error| of_log(&error))?;
+    let mut measure = wal::each_record(|record| {
+        longest.measure(record);
+        Ok(())
+    });
+    let report = wal::verify(existing(data)?, &mut measure).map_err(|error| of_log(&error))?;
+    // The records that the newest snapshot covers were not shown.
+    wal::records(existing(data)?.as_ref(), &mut measure).map_err(|error| of_log(&error))?;
     let most = BATCH_BYTES_MAX - RECORD_FORM_BYTES;
     if longest.bytes > most {
         return Err(Failure::other(format!(
@@ -251,7 +255,8 @@ fn append(
         count: 0,
         bar: &bar,
     };
-    wal::records(existing(data)?.as_ref(), &mut appending).map_err(|error| of_log(&error))?;
+    let mut add = wal::each_record(|record| appending.add(record));
+    wal::records(existing(data)?.as_ref(), &mut add).map_err(|error| of_log(&error))?;
     appending.flush().map_err(of_journal)?;
     bar.finish_and_clear();
     connection
@@ -283,10 +288,8 @@ impl Appending<'_> {
         self.bar.set_position(self.next - 1);
         Ok(())
     }
-}
 
-impl Visitor for Appending<'_> {
-    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+    fn add(&mut self, record: Record<'_>) -> Result<(), BoxError> {
         if record.position < self.next {
             return Ok(());
         }
@@ -309,18 +312,6 @@ impl Visitor for Appending<'_> {
         self.next = record.position + 1;
         Ok(())
     }
-
-    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn kept(&mut self, _: Record<'_>) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
-        Ok(())
-    }
 }
 
 /// The longest record.
@@ -330,23 +321,10 @@ struct Longest {
     bytes: usize,
 }
 
-impl Visitor for Longest {
-    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+impl Longest {
+    fn measure(&mut self, record: Record<'_>) {
         if record.payload.len() > self.bytes {
             (self.position, self.bytes) = (record.position, record.payload.len());
         }
-        Ok(())
-    }
-
-    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn kept(&mut self, _: Record<'_>) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
-        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
-use wal::{BoxError, Record, SnapshotInfo, Visitor};
+use wal::{BoxError, Record};
 
 use super::super::exit::Failure;
 use super::super::open::count_bar;
@@ -308,8 +308,9 @@ pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<Compa
             purged: 0,
         },
     };
+    let mut compare = wal::each_record(|record| comparing.compare(record));
     // Those, too, that a snapshot covers.
-    wal::records(existing(data)?.as_ref(), &mut comparing).map_err(of_log)?;
+    wal::records(existing(data)?.as_ref(), &mut compare).map_err(of_log)?;
     let compared = comparing.compared;
     joined
         .has_nothing_before(own.last_position, compared.purged > 0)
@@ -393,10 +394,8 @@ impl Comparing<'_> {
             }
         }
     }
-}
 
-impl Visitor for Comparing<'_> {
-    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+    fn compare(&mut self, record: Record<'_>) -> Result<(), BoxError> {
         let position = record.position;
         if position < self.extent.base.next {
             self.compared.purged += 1;
@@ -409,18 +408,6 @@ impl Visitor for Comparing<'_> {
             }
             Some(_) => self.compared.records += 1,
         }
-        Ok(())
-    }
-
-    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn kept(&mut self, _: Record<'_>) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
         Ok(())
     }
 }
