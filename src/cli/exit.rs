@@ -44,7 +44,7 @@ pub enum Failure {
     /// The log is damaged: 3.
     Damaged(String),
     /// The log is damaged, and the sentence itself says what to do: 3.
-    DamageTold(String),
+    DamagedWithAdvice(String),
     /// An unfinished backup or restore, and no log: 3.
     Unfinished(String),
     /// The journal is damaged, or does not belong to the directory: 3.
@@ -96,7 +96,7 @@ impl Failure {
         match self {
             Self::Other(sentence) => Self::Other(format!("{sentence}. {more}")),
             Self::Damaged(sentence) => Self::Damaged(format!("{sentence}. {more}")),
-            Self::DamageTold(sentence) => Self::DamageTold(format!("{sentence}. {more}")),
+            Self::DamagedWithAdvice(sentence) => Self::DamagedWithAdvice(format!("{sentence}. {more}")),
             other => other,
         }
     }
@@ -105,7 +105,7 @@ impl Failure {
     #[must_use]
     pub fn of_recover(self) -> Self {
         match self {
-            Self::Damaged(sentence) => Self::DamageTold(sentence),
+            Self::Damaged(sentence) => Self::DamagedWithAdvice(sentence),
             other => other,
         }
     }
@@ -116,7 +116,7 @@ impl Failure {
         match self {
             Self::Damaged(sentence) => {
                 let next = WHEN_DAMAGED.replace("DIR", &as_argument(data));
-                Self::DamageTold(format!("{sentence}; {next}"))
+                Self::DamagedWithAdvice(format!("{sentence}; {next}"))
             }
             other => other,
         }
@@ -163,7 +163,7 @@ impl Failure {
     fn of_damage(error: &wal::Error, file: &Path) -> Self {
         let place = error.damage().unwrap_or_default();
         match file.parent().map(stream_of) {
-            Some(Ok(Some(stream))) => Self::DamageTold(format!(
+            Some(Ok(Some(stream))) => Self::DamagedWithAdvice(format!(
                 "the log is damaged: {place}. Nothing was changed. Check the disk; it is the copy of the \
                  journal {stream}: {WHEN_A_COPY}"
             )),
@@ -184,7 +184,7 @@ impl Failure {
                 what,
                 ..
             } if is_snapshot(file) && !is_copy(file) && !what.contains(wal::NO_OTHER_SNAPSHOT) => {
-                Self::DamageTold(format!(
+                Self::DamagedWithAdvice(format!(
                     "a snapshot is damaged: {}. Nothing was changed. Check the disk; {WHEN_A_SNAPSHOT}",
                     error.damage().unwrap_or_default()
                 ))
@@ -198,7 +198,7 @@ impl Failure {
     #[must_use]
     pub fn of_archive(error: &wal::Error, next: impl fmt::Display) -> Self {
         match error.damage() {
-            Some(damage) => Self::DamageTold(format!(
+            Some(damage) => Self::DamagedWithAdvice(format!(
                 "the archive is damaged: {damage}. It was not changed; {next}"
             )),
             None => Self::of_log(error),
@@ -225,7 +225,7 @@ impl Failure {
             Self::Damaged(sentence) => (DAMAGED, sentence, Some(WHEN_DAMAGED)),
             Self::JournalDamaged(sentence)
             | Self::Unfinished(sentence)
-            | Self::DamageTold(sentence) => (DAMAGED, sentence, None),
+            | Self::DamagedWithAdvice(sentence) => (DAMAGED, sentence, None),
             Self::TakenOver(sentence) => (OF_ANOTHER, sentence, None),
             Self::Busy(sentence) => (BUSY, sentence, Some(WHEN_BUSY)),
             Self::OtherVersion(sentence) => (OF_ANOTHER, sentence, Some(WHEN_OTHER_VERSION)),
@@ -285,7 +285,7 @@ mod tests {
                 what: what.to_owned(),
             });
             match failure {
-                Failure::DamageTold(told) | Failure::Damaged(told) => told,
+                Failure::DamagedWithAdvice(told) | Failure::Damaged(told) => told,
                 other => panic!("{other:?}"),
             }
         };

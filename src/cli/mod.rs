@@ -118,7 +118,7 @@ pub fn command() -> clap::Command {
 }
 
 /// Returns the parsed command; or an exit code, if the message is already printed.
-fn told() -> Result<Command, ExitCode> {
+fn parse_arguments() -> Result<Command, ExitCode> {
     let mut command = command();
     let given = settings::Given::read(&command, std::env::args_os().collect())
         .map_err(exit::Failure::report)?;
@@ -153,13 +153,13 @@ fn told() -> Result<Command, ExitCode> {
 
 /// Parses the arguments and runs the command.
 pub fn main() -> ExitCode {
-    keep_huge_pages_to_where_they_are_asked_for();
-    serve::signals::outlive_limits_of_files();
-    let told = match told() {
-        Ok(told) => told,
+    disable_unrequested_huge_pages();
+    serve::signals::ignore_file_size_signal();
+    let command = match parse_arguments() {
+        Ok(command) => command,
         Err(code) => return code,
     };
-    let ended = match told {
+    let ended = match command {
         Command::Serve(arguments) => arguments.run(),
         Command::Token(arguments) => arguments
             .run(SystemTime::now(), &mut std::io::stdout())
@@ -210,7 +210,7 @@ const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 /// and all its requests, by 5 ms for each 2 MiB of new memory.
 ///
 /// If the system gives huge pages without a request, this process uses none at all: it cannot choose where.
-fn keep_huge_pages_to_where_they_are_asked_for() {
+fn disable_unrequested_huge_pages() {
     let given = std::fs::read_to_string(HUGE_PAGES);
     if given.is_ok_and(|given| !given.contains("[always]")) {
         return;

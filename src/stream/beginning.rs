@@ -13,7 +13,7 @@ use super::extent::{MAY_BE_OLD, has_copies};
 use super::listing::read_list;
 
 /// Timeout for the list.
-const LISTED_WITHIN: Duration = Duration::from_secs(2);
+const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What is known of the stream's beginning.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl StreamBeginning {
             self.missing = None;
             return Ok(());
         }
-        let Ok(Ok(list)) = timeout(LISTED_WITHIN, read_list(connection)).await else {
+        let Ok(Ok(list)) = timeout(LIST_TIMEOUT, read_list(connection)).await else {
             self.missing = None;
             return Ok(());
         };

@@ -16,7 +16,7 @@ use super::snapshot_store::fetch;
 use super::visitor::StreamVisitor;
 
 /// How long to wait for a message that the servers say they have.
-const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn refused(position: u64) -> impl Fn(StreamError) -> Error {
     move |error| Error::Visitor {
@@ -110,7 +110,7 @@ fn begin<V: StreamVisitor>(
     while seeding.next() <= carried.upto {
         let received = reader.next(Duration::from_secs(1)).map_err(&of_stream)?;
         let Some(received) = received else {
-            if heard.elapsed() > MESSAGE_WITHIN {
+            if heard.elapsed() > MESSAGE_TIMEOUT {
                 let what = format!("message {} does not come", reader.tail().sequence + 1);
                 return Err(of_stream(StreamError::Unreachable { what }));
             }

@@ -23,7 +23,7 @@ use super::settings::ancestors;
 use super::visitor::StreamVisitor;
 
 /// How long a message is waited for that the servers say they have.
-const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often the end is read again because another process appended meanwhile.
 const FENCES_MAX: usize = 20;
 
@@ -349,7 +349,7 @@ pub fn fill_up<V: StreamVisitor>(
             break;
         }
         let position = log.last_position() + 1;
-        let until = Instant::now() + MESSAGE_WITHIN;
+        let until = Instant::now() + MESSAGE_TIMEOUT;
         let received = loop {
             let next = reader.next(Duration::from_secs(1));
             match next.map_err(|error| refused(position)(error.into()))? {

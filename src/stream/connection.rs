@@ -25,7 +25,7 @@ use super::message::NUMBER_MAX;
 use super::settings::{Names, weaker_beside};
 
 /// Timeout of one answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Total timeout of a request with retries, where nothing is urgent.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Pause after a failed attempt.
@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Interval of pings to a silent server.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 /// Longest pause after a failed attempt to connect.
-const RECONNECT_WITHIN: Duration = Duration::from_millis(500);
+const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// The servers' data about the stream.
 #[derive(Clone, Debug, Default)]
@@ -140,10 +140,10 @@ impl Connection {
             .name("carebook journal")
             .retry_on_initial_connect()
             .ping_interval(PING_INTERVAL)
-            .connection_timeout(ANSWER_WITHIN)
+            .connection_timeout(ANSWER_TIMEOUT)
             .reconnect_delay_callback(|attempts| {
                 let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
-                (Duration::from_millis(20) * attempts.min(100)).min(RECONNECT_WITHIN)
+                (Duration::from_millis(20) * attempts.min(100)).min(RECONNECT_PAUSE_MAX)
             })
             .event_callback(move |event| {
                 heard.hear(&event);
@@ -235,7 +235,7 @@ impl Connection {
         if !self.is_up() {
             return Err(Unanswered::Silent(self.fault()));
         }
-        let mut request = Request::new().payload(payload).timeout(Some(ANSWER_WITHIN));
+        let mut request = Request::new().payload(payload).timeout(Some(ANSWER_TIMEOUT));
         if let Some(headers) = headers {
             request = request.headers(headers);
         }
@@ -245,7 +245,7 @@ impl Connection {
             RequestErrorKind::NoResponders => {
                 "no server answers for it: it may have no leader just now".to_owned()
             }
-            RequestErrorKind::TimedOut => format!("no answer within {ANSWER_WITHIN:?}"),
+            RequestErrorKind::TimedOut => format!("no answer within {ANSWER_TIMEOUT:?}"),
             _ => error.to_string(),
         };
         tokio::select! {

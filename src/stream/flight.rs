@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::append::{
-    Appended, Appending, Attempt, KNOWN_WITHIN, Other, PAUSE, PAUSE_WHEN_FULL, Watched,
+    Appended, Appending, Attempt, OUTCOME_TIMEOUT, Other, PAUSE, PAUSE_WHEN_FULL, Watched,
     given_up_when_full,
 };
 use super::error::StreamError;
@@ -22,7 +22,7 @@ use super::figures::InFlight;
 const SURE_FOR: Duration = Duration::from_secs(1);
 
 /// Timeout for a last look at the place of a message whose outcome is not known.
-const SHOWN_WITHIN: Duration = Duration::from_secs(3);
+const SHOW_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A message in flight.
 pub(super) struct InFlightAppend {
@@ -158,7 +158,7 @@ impl<T: InFlightEvents> Flight<T> {
 
     /// Resets the deadline and the state of the oldest message.
     fn begins_to_wait(&mut self) {
-        self.until = Instant::now() + KNOWN_WITHIN;
+        self.until = Instant::now() + OUTCOME_TIMEOUT;
         self.full = None;
         self.is_unknown = false;
     }
@@ -220,9 +220,9 @@ impl<T: InFlightEvents> Flight<T> {
             let damage = follows.filter(StreamError::is_damage);
             Some(damage.unwrap_or(StreamError::Fenced { by: other.by }))
         };
-        let replaced = timeout(SHOWN_WITHIN, replaced).await;
+        let replaced = timeout(SHOW_TIMEOUT, replaced).await;
         Err(replaced.ok().flatten().unwrap_or(StreamError::Unknown {
-            what: format!("no answer for {} s, {why}", KNOWN_WITHIN.as_secs()),
+            what: format!("no answer for {} s, {why}", OUTCOME_TIMEOUT.as_secs()),
         }))
     }
 
@@ -272,10 +272,10 @@ impl<T: InFlightEvents> Flight<T> {
                 let full = *self.full.get_or_insert_with(Instant::now);
                 let goes_on = self.told.tries_again(&why, true);
                 // Callers that wait for it must learn at some time that its outcome is unknown.
-                if !goes_on || full.elapsed() >= KNOWN_WITHIN {
+                if !goes_on || full.elapsed() >= OUTCOME_TIMEOUT {
                     return Err(given_up_when_full(&why, self.is_unknown));
                 }
-                self.until = Instant::now() + KNOWN_WITHIN;
+                self.until = Instant::now() + OUTCOME_TIMEOUT;
                 sleep(PAUSE_WHEN_FULL).await;
                 return self.send_again().await;
             }
@@ -404,7 +404,7 @@ mod tests {
             attempts: JoinSet::new(),
             early: Vec::new(),
             next: 1,
-            until: Instant::now() + KNOWN_WITHIN,
+            until: Instant::now() + OUTCOME_TIMEOUT,
             full: None,
             is_unknown: false,
             sure: None,
@@ -462,15 +462,15 @@ mod tests {
         connection.block(async {
             let mut flight = full(&connection, false);
             assert_eq!(is_full(&mut flight).await, Ok(()));
-            let nearly = KNOWN_WITHIN.checked_sub(Duration::from_secs(5)).unwrap();
+            let nearly = OUTCOME_TIMEOUT.checked_sub(Duration::from_secs(5)).unwrap();
             flight.full = Some(Instant::now().checked_sub(nearly).unwrap());
             assert_eq!(is_full(&mut flight).await, Ok(()));
-            flight.full = Some(Instant::now().checked_sub(KNOWN_WITHIN).unwrap());
+            flight.full = Some(Instant::now().checked_sub(OUTCOME_TIMEOUT).unwrap());
             let ended = is_full(&mut flight).await.unwrap_err();
             assert!(ended.to_string().contains("the journal is full"), "{ended}");
             // The time without room counts for the oldest message only.
             let mut flight = full(&connection, false);
-            flight.full = Some(Instant::now().checked_sub(KNOWN_WITHIN).unwrap());
+            flight.full = Some(Instant::now().checked_sub(OUTCOME_TIMEOUT).unwrap());
             flight.judge(Attempt::Acknowledged).await.unwrap();
             assert_eq!(flight.full, None);
         });

@@ -23,7 +23,7 @@ use super::room::Room;
 use crate::engine::role::writer_proof::{Confirming, WriterProof};
 
 /// How long a fence waits for room.
-const FENCED_WITHIN: Duration = Duration::from_secs(10);
+const FENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A message that the stream has: its sequence, and its bytes.
 pub(super) type StoredMessage = (u64, Bytes);
@@ -136,7 +136,7 @@ impl JournalHandle {
 
     /// Sets the lease that this process has; where it `relies` on it, responses rest on the lease while it holds,
     /// instead of on appends.
-    pub(super) fn has_lease(&self, lease: Arc<LeaseTerm>, relies: bool) {
+    pub(super) fn set_lease(&self, lease: Arc<LeaseTerm>, relies: bool) {
         *self.lease.lock() = Some(lease);
         self.relies.store(relies, Ordering::Release);
     }
@@ -420,7 +420,7 @@ struct Fencing<'a> {
 impl Watched for Fencing<'_> {
     /// Gives up after a while without room, since a fence has no queue that waits for it.
     fn tries_again(&self, why: &str, is_full: bool) -> bool {
-        self.link.tries_again(why, is_full) && !(is_full && self.began.elapsed() > FENCED_WITHIN)
+        self.link.tries_again(why, is_full) && !(is_full && self.began.elapsed() > FENCE_TIMEOUT)
     }
 }
 

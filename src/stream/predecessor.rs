@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use tokio::time::sleep;
 
-use super::append::{Appending, KNOWN_WITHIN, PAUSE};
+use super::append::{Appending, OUTCOME_TIMEOUT, PAUSE};
 use super::error::StreamError;
 use super::extent::{MAY_BE_OLD, has_copies};
 use super::message::{IN_FLIGHT_MAX, Message};
@@ -44,7 +44,7 @@ impl Appending {
     /// # Errors
     /// The same.
     pub(super) async fn until_known_to_follow(&self) -> Result<(), StreamError> {
-        let until = Instant::now() + KNOWN_WITHIN;
+        let until = Instant::now() + OUTCOME_TIMEOUT;
         loop {
             match self.until_it_follows().await {
                 Err(StreamError::Unreachable { .. }) if Instant::now() < until => {

@@ -28,7 +28,7 @@ const SILENT: Duration = Duration::from_secs(1);
 /// How long messages may be requested by their sequences, while none is sent, before fetching begins again.
 const FETCHED_AGAIN_AFTER: Duration = Duration::from_secs(3);
 /// Maximum time for which messages are requested by their sequences before the caller's other checks.
-const ASKED_WITHIN: Duration = Duration::from_secs(1);
+const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A message that was read and checked.
 #[derive(Clone, Debug)]
@@ -163,7 +163,7 @@ impl Reader {
         mut apply: impl FnMut(&Received) -> Result<(), E>,
     ) -> Result<(), E> {
         let began = Instant::now();
-        while self.tail.sequence < last && began.elapsed() < ASKED_WITHIN {
+        while self.tail.sequence < last && began.elapsed() < ASK_TIMEOUT {
             let Some(received) = self.ask()? else {
                 break;
             };

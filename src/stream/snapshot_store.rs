@@ -30,9 +30,9 @@ use super::listing::{KEPT, ListedSnapshot, SnapshotList, list_again, refused};
 use crate::base::hex::hex;
 
 /// Timeout for the next bytes of a snapshot.
-const BYTES_WITHIN: Duration = Duration::from_secs(15);
+const BYTES_TIMEOUT: Duration = Duration::from_secs(15);
 /// Timeout until the server that answers has an object that the leader has.
-const FOUND_WITHIN: Duration = Duration::from_secs(5);
+const FIND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of times that a snapshot is read until it counts as damaged: who sends it may be behind.
 const READ_MAX: usize = 3;
 /// Pause before a server is asked again that may be behind.
@@ -53,7 +53,7 @@ impl Read for Download<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let object = &mut self.object;
         // A timeout must be created inside the runtime.
-        let reading = async { timeout(BYTES_WITHIN, object.read(buffer)).await };
+        let reading = async { timeout(BYTES_TIMEOUT, object.read(buffer)).await };
         let read = self
             .connection
             .block(reading)
@@ -86,9 +86,9 @@ pub fn fetch<'a>(
             .get_object_store(&connection.names().snapshots)
             .await
             .map_err(|error| cannot(&error))?;
-        let until = Instant::now() + FOUND_WITHIN;
+        let until = Instant::now() + FIND_TIMEOUT;
         loop {
-            let got = timeout(BYTES_WITHIN, store.get(&snapshot.object)).await;
+            let got = timeout(BYTES_TIMEOUT, store.get(&snapshot.object)).await;
             let got = got.map_err(|silent| cannot(&silent))?;
             // Whichever server has a copy answers, also one that is behind.
             let is_missed = matches!(&got, Err(error) if error.kind() == GetErrorKind::NotFound);
@@ -388,7 +388,7 @@ async fn objects(
         }
         Ok(names)
     };
-    let listed = timeout(BYTES_WITHIN, listing).await;
+    let listed = timeout(BYTES_TIMEOUT, listing).await;
     listed.map_err(|silent| cannot(&silent))?
 }
 
@@ -416,7 +416,7 @@ async fn sweep(
             parts.insert(its);
             continue;
         }
-        let deleted = timeout(BYTES_WITHIN, store.delete(&name)).await;
+        let deleted = timeout(BYTES_TIMEOUT, store.delete(&name)).await;
         let deleted = deleted.map_err(|silent| cannot(&silent))?;
         deleted.map_err(|error| cannot(&error))?;
     }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{SendError, Sender};
 use std::thread;
 use std::time::Instant;
 
-use super::stop::{LOOK, Stop, TAKEOVER_WITHIN, TURN};
+use super::stop::{LOOK, Stop, TAKEOVER_TIMEOUT, TURN};
 use crate::engine::Engine;
 use crate::stream::error::StreamError;
 use crate::stream::handle::JournalHandle;
@@ -81,7 +81,7 @@ impl Candidate {
             if self.put_off.swap(false, Ordering::AcqRel) {
                 return true;
             }
-            if taken.elapsed() > 2 * TAKEOVER_WITHIN {
+            if taken.elapsed() > 2 * TAKEOVER_TIMEOUT {
                 Stop::too_late().end();
                 return false;
             }

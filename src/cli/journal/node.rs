@@ -17,7 +17,7 @@ use super::super::open::Opening;
 use super::JournalArgs;
 use super::candidate::Candidate;
 use super::snapshot_upload::SnapshotUpload;
-use super::stop::{LOOK, Stop, TAKEOVER_WITHIN, TURN};
+use super::stop::{LOOK, Stop, TAKEOVER_TIMEOUT, TURN};
 use crate::engine::Engine;
 use crate::engine::role::Role;
 use crate::engine::role::writer_proof::WriterProof;
@@ -239,7 +239,7 @@ impl Follower {
     fn take_over(&mut self, engine: &Engine, lease: &LeaseTerm) -> Result<(), Stop> {
         let began = Instant::now();
         let connection = Arc::clone(self.link.connection());
-        while began.elapsed() < TAKEOVER_WITHIN && !engine.feed().has_ended() {
+        while began.elapsed() < TAKEOVER_TIMEOUT && !engine.feed().has_ended() {
             let last = match StreamState::read(&connection) {
                 Ok(found) => {
                     self.expect_settings(&found.info)?;
@@ -251,7 +251,7 @@ impl Follower {
                     continue;
                 }
             };
-            while self.reader.tail().sequence < last && began.elapsed() < TAKEOVER_WITHIN {
+            while self.reader.tail().sequence < last && began.elapsed() < TAKEOVER_TIMEOUT {
                 if !self.take_next(engine, TURN)? {
                     self.ask_up_to(engine, last)?;
                 }

@@ -206,7 +206,7 @@ fn of_copy(error: &wal::Error, connection: &Connection) -> Failure {
     let has_snapshots =
         StreamState::read(connection).is_ok_and(|found| !found.list.snapshots.is_empty());
     let snapshots = Some(connection.names().snapshots.as_str()).filter(|_| has_snapshots);
-    Failure::DamageTold(format!("{told}; {WHEN_A_COPY}; {}", said_again(snapshots)))
+    Failure::DamagedWithAdvice(format!("{told}; {WHEN_A_COPY}; {}", said_again(snapshots)))
 }
 
 /// What is damaged where an empty directory is refused as well; `snapshots` is the object store that has some.

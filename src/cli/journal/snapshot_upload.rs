@@ -104,7 +104,7 @@ impl SnapshotUpload {
             tracing::info!(covers, "a snapshot is in the journal's object store");
         }
         let left = purge::purge(&self.link, list, first)?;
-        self.link.figures().has_snapshot(covers, left);
+        self.link.figures().set_snapshot(covers, left);
         (self.covers, self.purged) = (covers, first);
         Ok(())
     }

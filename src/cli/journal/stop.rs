@@ -11,7 +11,7 @@ pub(super) const TURN: Duration = Duration::from_millis(100);
 /// How often the journal's end is read.
 pub(super) const LOOK: Duration = Duration::from_millis(500);
 /// How long a takeover may take before another node shall try.
-pub(super) const TAKEOVER_WITHIN: Duration = Duration::from_secs(30);
+pub(super) const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why a node does not follow any further.
 pub(super) enum Stop {

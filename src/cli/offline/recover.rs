@@ -194,7 +194,7 @@ impl RecoverArgs {
         match salvage.damage().first() {
             None => printed,
             // Also if the output was closed.
-            Some(first) => Err(Failure::DamageTold(format!(
+            Some(first) => Err(Failure::DamagedWithAdvice(format!(
                 "{}, offset {}: {}; nothing was changed; {next}",
                 first.file, first.offset, first.what
             ))),

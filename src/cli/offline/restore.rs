@@ -274,7 +274,7 @@ fn failed(past: &Past, error: &wal::Error) -> Failure {
             (Failure::Damaged(_), Some(damage), None) => {
                 Failure::Damaged(format!("the log is damaged: {damage}. It was not changed"))
             }
-            (Failure::Damaged(sentence), None, _) => Failure::DamageTold(format!(
+            (Failure::Damaged(sentence), None, _) => Failure::DamagedWithAdvice(format!(
                 "{sentence}. It is not the source's: check the disk of the new directory"
             )),
             (failure, ..) => failure,

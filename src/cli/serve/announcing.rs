@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::console::Consoles;
 use super::demo::Demo;
-use super::logging::settle;
+use super::logging::flush;
 use crate::cli::exit::Failure;
 use crate::cli::manager;
 use crate::engine::Engine;
@@ -22,7 +22,7 @@ pub(super) fn announce(
     demo: Option<&Demo>,
 ) -> Result<(), Failure> {
     // Lines that were logged during the start are written first.
-    settle();
+    flush();
     let listening = format!("listening on {base}");
     manager::ready(&listening);
     manager::give_signs_of_life(engine, told_to_stop, listening.clone())

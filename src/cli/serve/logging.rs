@@ -39,8 +39,8 @@ pub enum LogFormat {
 /// with a warning each time, so any peer could fill the log with them.
 const LOGGED: &str = "info,h2=error";
 
-/// Maximum time that [`settle`] waits.
-const SETTLED_WITHIN: Duration = Duration::from_millis(250);
+/// Maximum time that [`flush`] waits.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Number of lines that were queued; `WRITTEN` counts those that were written.
 static HANDED: AtomicUsize = AtomicUsize::new(0);
@@ -77,10 +77,10 @@ fn are_colours_wanted() -> bool {
     io::stderr().is_terminal() && !is_refused
 }
 
-/// Waits until all lines so far are written, but not longer than `SETTLED_WITHIN`.
-pub fn settle() {
+/// Waits until all lines so far are written, but not longer than `FLUSH_TIMEOUT`.
+pub fn flush() {
     let handed = HANDED.load(Ordering::Acquire);
-    let until = Instant::now() + SETTLED_WITHIN;
+    let until = Instant::now() + FLUSH_TIMEOUT;
     while WRITTEN.load(Ordering::Acquire) < handed && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
     }

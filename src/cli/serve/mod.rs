@@ -28,7 +28,7 @@ use clap::Args;
 use tokio_rustls::rustls::ClientConfig;
 
 use super::backup_status;
-use super::duration::a_second_or_more;
+use super::duration::parse_duration_min_1s;
 use super::ending::end_the_process;
 use super::exit::Failure;
 use super::journal::{JournalArgs, Node, expect_no_journal};
@@ -136,7 +136,7 @@ pub struct ServeArgs {
     /// How long idempotency keys are kept, such as 30d; for ever by default. They are forgotten
     /// when a snapshot is taken, so up to a snapshot's interval later. Then the identifier of a
     /// charge that another one has followed finalizes again.
-    #[arg(long, value_name = "DURATION", value_parser = a_second_or_more)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration_min_1s)]
     idempotency_retention: Option<Duration>,
     /// How old records are (by the time that servers ran) when the log removes them, once snapshots
     /// cover them.

@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::key_set::KeySetAge;
-use super::logging::settle;
+use super::logging::flush;
 use crate::base::time::Timestamp;
 use crate::cli::manager;
 use crate::cli::reread::reread;
@@ -51,7 +51,7 @@ impl Starting {
             // After the start, other listeners handle the signals.
             if watched.load(Ordering::Acquire) {
                 tracing::info!("told to stop while starting");
-                settle();
+                flush();
                 std::process::exit(0);
             }
         })?;
@@ -67,7 +67,7 @@ impl Drop for Starting {
 
 /// Makes a write beyond the process's limit on file sizes (`ulimit -f`) fail, like one on a full disk. By default the
 /// signal ends the process; that stays so if the handler cannot be set up.
-pub(in crate::cli) fn outlive_limits_of_files() {
+pub(in crate::cli) fn ignore_file_size_signal() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build();

@@ -163,7 +163,7 @@ impl Tables {
     pub fn publish(&self, position: u64, change: Change) {
         let mut prepared = PreparedChange::new(change);
         self.publish_prepared(position, &mut prepared);
-        self.settle(&[prepared]);
+        self.finish_lists(&[prepared]);
     }
 
     /// Publishes a prepared change, as [`Tables::publish`] does; the memory that it replaces is freed with it.
