@@ -93,7 +93,7 @@ impl Figures {
     }
 
     /// Notes the position that the newest snapshot in the object store covers, and the first position of the stream.
-    pub fn has_snapshot(&self, covers: u64, first: u64) {
+    pub fn set_snapshot(&self, covers: u64, first: u64) {
         self.snapshot.store(covers, Ordering::Relaxed);
         self.first.store(first, Ordering::Relaxed);
     }

@@ -34,7 +34,7 @@ const RENEWAL_END_TIMEOUT: Duration = Duration::from_millis(500);
 const TRIED_EACH: Duration = Duration::from_millis(100);
 /// For how long after an unanswered attempt the key may still be that attempt's: its request may arrive late, and the
 /// key is then kept for a term.
-const OWN_TIMEOUT: Duration = Duration::from_secs(2 * TTL.as_secs());
+const LATE_CLAIM_TIMEOUT: Duration = Duration::from_secs(2 * TTL.as_secs());
 /// Timeout for the bucket, where the lease was not renewed for a term.
 const BUCKET_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of attempts to take the lease from another process.
@@ -93,7 +93,7 @@ impl Claim {
             };
             let may_be_own = self
                 .unanswered
-                .is_some_and(|sent| sent.elapsed() < OWN_TIMEOUT);
+                .is_some_and(|sent| sent.elapsed() < LATE_CLAIM_TIMEOUT);
             let revision = match made {
                 Ok(Ok(revision)) => Some(revision),
                 Ok(Err(_)) if is_there && !may_be_own => None,
@@ -542,7 +542,7 @@ mod tests {
         let mut claim = Claim::new(&link, terms());
         // It was made a while ago, and the answer was lost. So is that to the change which is to make it certain.
         let before = Instant::now();
-        claim.unanswered = before.checked_sub(OWN_TIMEOUT / 2);
+        claim.unanswered = before.checked_sub(LATE_CLAIM_TIMEOUT / 2);
         assert!(claim.unanswered.is_some());
         {
             let mut kept = fake.kept.lock();
