@@ -96,7 +96,9 @@ impl Failure {
         match self {
             Self::Other(sentence) => Self::Other(format!("{sentence}. {more}")),
             Self::Damaged(sentence) => Self::Damaged(format!("{sentence}. {more}")),
-            Self::DamagedWithAdvice(sentence) => Self::DamagedWithAdvice(format!("{sentence}. {more}")),
+            Self::DamagedWithAdvice(sentence) => {
+                Self::DamagedWithAdvice(format!("{sentence}. {more}"))
+            }
             other => other,
         }
     }

@@ -10,9 +10,9 @@ use crate::engine::Engine;
 use crate::engine::pulse::Stuck;
 
 /// Number of keep-alives that are sent within a manager's watchdog timeout.
-const SIGNS_IN_TIME: u32 = 4;
+const KEEP_ALIVES_PER_TIMEOUT: u32 = 4;
 
-fn tell(state: &[NotifyState<'_>]) {
+fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!(%error, "the service manager cannot be notified");
     }
@@ -20,22 +20,22 @@ fn tell(state: &[NotifyState<'_>]) {
 
 /// Reports a status text for operators.
 pub(super) fn status(what: &str) {
-    tell(&[NotifyState::Status(what)]);
+    notify(&[NotifyState::Status(what)]);
 }
 
 /// Reports that requests are accepted from here on.
 pub(super) fn ready(what: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(what)]);
+    notify(&[NotifyState::Ready, NotifyState::Status(what)]);
 }
 
 /// Reports that the service ends.
 pub(super) fn stopping() {
-    tell(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+    notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
 }
 
 /// Returns the time between two keep-alives for this watchdog timeout.
 fn interval(within: Duration) -> Duration {
-    (within / SIGNS_IN_TIME).max(Duration::from_millis(1))
+    (within / KEEP_ALIVES_PER_TIMEOUT).max(Duration::from_millis(1))
 }
 
 /// Stores the check's finding in `told`, and returns whether it differs from the previous one: something hangs,
@@ -49,7 +49,7 @@ fn is_news(told: &mut Option<Stuck>, found: Option<Stuck>) -> bool {
 ///
 /// # Errors
 /// When the thread cannot be started.
-pub(super) fn give_signs_of_life(
+pub(super) fn start_keep_alives(
     engine: &Engine,
     stop: watch::Receiver<bool>,
     when_well: String,
@@ -65,7 +65,7 @@ pub(super) fn give_signs_of_life(
         while !*stop.borrow() && stop.has_changed().is_ok() {
             let found = pulse.look();
             if found.is_none() {
-                tell(&[NotifyState::Watchdog]);
+                notify(&[NotifyState::Watchdog]);
             }
             match found {
                 _ if !is_news(&mut told, found) => {}

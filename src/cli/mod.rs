@@ -131,7 +131,7 @@ fn parse_arguments() -> Result<Command, ExitCode> {
             if let Command::Serve(serve) = &mut told {
                 let unknown = settings::unknown_variables(&command);
                 let settings = given.settings(&command, &matches);
-                serve.settings.come_from(settings, unknown);
+                serve.settings.set_sources(settings, unknown);
             }
             Ok(told)
         });

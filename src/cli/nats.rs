@@ -249,8 +249,7 @@ pub struct Running {
 impl Running {
     /// Waits a short time until the publisher has ended, which it does after the engine's feed.
     pub fn wait(self) {
-        if self.ended.recv_timeout(END_TIMEOUT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
-        {
+        if self.ended.recv_timeout(END_TIMEOUT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
             tracing::warn!("the publisher did not end in time");
         }
     }

@@ -302,7 +302,7 @@ pub fn log_name(report: &Report) -> String {
 }
 
 /// Logs what was recovered, and what of it was damaged or cut short.
-pub fn tell_of_recovery(data: &Path, report: &Report) {
+pub fn log_recovery(data: &Path, report: &Report) {
     tracing::info!(
         log = log_name(report),
         records = report.records,

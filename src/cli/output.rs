@@ -166,7 +166,7 @@ fn lacks_room(error: &wal::Error) -> bool {
 
 /// Returns the snapshots of a log as JSON.
 #[must_use]
-pub fn told_snapshots(snapshots: &[SnapshotInfo]) -> Vec<Value> {
+pub fn snapshots_json(snapshots: &[SnapshotInfo]) -> Vec<Value> {
     let told = snapshots.iter().map(|held| {
         json!({
             "number": held.number,

@@ -35,7 +35,7 @@ pub(super) fn make(file: &Path, text: &str) -> io::Result<()> {
 /// # Errors
 /// Those of [`make`].
 pub(super) fn make_as(file: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let fresh = Unfinished::beside(file, mode)?;
+    let fresh = Unfinished::open(file, mode)?;
     fresh.write(text.as_bytes())?;
     std::fs::hard_link(&fresh.path, file)?;
     drop(fresh);
@@ -47,7 +47,7 @@ pub(super) fn make_as(file: &Path, text: &str, mode: u32) -> io::Result<()> {
 /// # Errors
 /// When it cannot be written.
 pub(super) fn replace(file: &Path, text: &str) -> io::Result<()> {
-    Unfinished::beside(file, PRIVATE)?.take_name(file, text.as_bytes())
+    Unfinished::open(file, PRIVATE)?.take_name(file, text.as_bytes())
 }
 
 /// A file that is not whole yet, and this process's alone as long as this is there. It is gone with this
@@ -63,7 +63,7 @@ impl Unfinished {
     ///
     /// # Errors
     /// When it cannot be made.
-    pub(super) fn beside(file: &Path, mode: u32) -> io::Result<Self> {
+    pub(super) fn open(file: &Path, mode: u32) -> io::Result<Self> {
         let path = unfinished(file);
         loop {
             let mut options = OpenOptions::new();

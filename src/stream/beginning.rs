@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::connection::{Connection, StreamInfo};
 use super::error::StreamError;
-use super::extent::{MAY_BE_OLD, has_copies};
+use super::extent::{STALE_ANSWER_MAX, has_copies};
 use super::listing::read_list;
 
 /// Timeout for the list.
@@ -58,7 +58,7 @@ impl StreamBeginning {
             return Ok(());
         }
         let since = *self.missing.get_or_insert_with(Instant::now);
-        match has_copies(info) && since.elapsed() < MAY_BE_OLD {
+        match has_copies(info) && since.elapsed() < STALE_ANSWER_MAX {
             true => Ok(()),
             false => Err(StreamError::Gap {
                 missing: self.listed,

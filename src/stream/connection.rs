@@ -235,7 +235,9 @@ impl Connection {
         if !self.is_up() {
             return Err(Unanswered::Silent(self.fault()));
         }
-        let mut request = Request::new().payload(payload).timeout(Some(ANSWER_TIMEOUT));
+        let mut request = Request::new()
+            .payload(payload)
+            .timeout(Some(ANSWER_TIMEOUT));
         if let Some(headers) = headers {
             request = request.headers(headers);
         }
@@ -303,7 +305,7 @@ impl Connection {
     /// When there is no stream, or no answer.
     pub async fn info(&self) -> Result<StreamInfo, StreamError> {
         let info = self.api(&self.info_subject(), &json!({})).await;
-        self.told(info)
+        self.parse_info(info)
     }
 
     /// Returns the servers' data about the stream, requested once.
@@ -312,7 +314,7 @@ impl Connection {
     /// When there is no stream, or no answer.
     pub async fn info_now(&self) -> Result<StreamInfo, StreamError> {
         let info = self.api_once(&self.info_subject(), &json!({})).await;
-        self.told(info)
+        self.parse_info(info)
     }
 
     /// Checks that this stream, which stores data beside the journal, is stored in files and in at least `replicas`
@@ -364,7 +366,7 @@ impl Connection {
         format!("STREAM.INFO.{}", self.names.stream)
     }
 
-    fn told(&self, info: Result<Value, Unanswered>) -> Result<StreamInfo, StreamError> {
+    fn parse_info(&self, info: Result<Value, Unanswered>) -> Result<StreamInfo, StreamError> {
         let info = info.map_err(|error| self.failed("tell of the stream", error))?;
         let (config, state, cluster) = (&info["config"], &info["state"], &info["cluster"]);
         let number = |of: &Value, name: &str| of[name].as_u64().unwrap_or(0);

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::chain::Tail;
 use super::connection::{Connection, StreamInfo};
 use super::error::StreamError;
-use super::extent::{MAY_BE_OLD, has_copies, has_what_was_read};
+use super::extent::{STALE_ANSWER_MAX, has_copies, has_what_was_read};
 use super::message::Message;
 
 /// What was found out of that so far.
@@ -54,7 +54,7 @@ impl JournalContinuity {
                 && !is_shown(shows(connection, &before, info.last))?
             {
                 let since = unshown.unwrap_or_else(Instant::now);
-                if since.elapsed() < MAY_BE_OLD {
+                if since.elapsed() < STALE_ANSWER_MAX {
                     (self.before, self.unshown) = (Some(before), Some(since));
                     return Ok(false);
                 }
@@ -73,7 +73,7 @@ impl JournalContinuity {
         match compared {
             Err(lost @ StreamError::Ahead { .. }) => {
                 let since = *self.short.get_or_insert_with(Instant::now);
-                match has_copies(info) && since.elapsed() < MAY_BE_OLD {
+                match has_copies(info) && since.elapsed() < STALE_ANSWER_MAX {
                     true => Ok(false),
                     false => Err(lost),
                 }
@@ -206,12 +206,12 @@ mod tests {
         }
         assert_eq!(check(&mut continuity, &connection, &after), Ok(false));
         let since = continuity.unshown.unwrap();
-        continuity.unshown = since.checked_sub(MAY_BE_OLD);
+        continuity.unshown = since.checked_sub(STALE_ANSWER_MAX);
         assert!(continuity.unshown.is_some());
         assert_eq!(check(&mut continuity, &connection, &after), Ok(true));
         assert_eq!(check(&mut continuity, &connection, &after), Ok(true));
         // A while in which nobody said anything does not count.
-        continuity.unshown = since.checked_sub(MAY_BE_OLD);
+        continuity.unshown = since.checked_sub(STALE_ANSWER_MAX);
         continuity.interrupt();
         assert_eq!(continuity.unshown, None);
     }

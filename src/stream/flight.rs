@@ -19,7 +19,7 @@ use super::error::StreamError;
 use super::figures::InFlight;
 
 /// How long after the stream last accepted a message it is believed to be unchanged.
-const SURE_FOR: Duration = Duration::from_secs(1);
+const UNCHANGED_MAX: Duration = Duration::from_secs(1);
 
 /// Timeout for a last look at the place of a message whose outcome is not known.
 const SHOW_TIMEOUT: Duration = Duration::from_secs(3);
@@ -55,7 +55,7 @@ pub(super) trait InFlightEvents: Watched + Send + 'static {
     /// Notifies that the oldest message in flight is in the stream, with all before it.
     fn acknowledged(&self, append: InFlightAppend);
     /// Notifies that the oldest message in flight, which is the only one, moves to the next sequence.
-    fn put_off(&self);
+    fn postpone(&self);
     /// Notifies that there is no room for the oldest message in flight, a barrier. Returns whether it is withdrawn,
     /// since none was created after it.
     fn withdraw(&self, why: &str) -> bool;
@@ -153,7 +153,7 @@ impl<T: InFlightEvents> Flight<T> {
     fn is_sure(&self) -> bool {
         let losses = self.oldest().connection.losses();
         self.sure
-            .is_some_and(|(shown, before)| shown.elapsed() < SURE_FOR && before == losses)
+            .is_some_and(|(shown, before)| shown.elapsed() < UNCHANGED_MAX && before == losses)
     }
 
     /// Resets the deadline and the state of the oldest message.
@@ -190,7 +190,7 @@ impl<T: InFlightEvents> Flight<T> {
                 return Err(error);
             };
             self.told.tries_again(&what, false);
-            self.unless_too_late(&what).await?;
+            self.fail_if_too_late(&what).await?;
             sleep(PAUSE).await;
         }
         self.sure = Some((Instant::now(), losses));
@@ -200,7 +200,7 @@ impl<T: InFlightEvents> Flight<T> {
 
     /// Fails when the outcome of the oldest message did not become known in time. Looks at its place before: a process
     /// that was suspended has not asked for all of that time, and may have been replaced.
-    async fn unless_too_late(&mut self, why: &str) -> Result<(), StreamError> {
+    async fn fail_if_too_late(&mut self, why: &str) -> Result<(), StreamError> {
         if Instant::now() < self.until {
             return Ok(());
         }
@@ -255,7 +255,7 @@ impl<T: InFlightEvents> Flight<T> {
                 return Ok(());
             }
             Attempt::Taken => match self.oldest().at_the_place().await? {
-                Some(appended) => return self.is_settled(appended).await,
+                Some(appended) => return self.handle_found(appended).await,
                 // An earlier attempt is being replicated, the server is behind, or an attempt was lost.
                 None => "the stream does not show yet what came after".to_owned(),
             },
@@ -264,9 +264,9 @@ impl<T: InFlightEvents> Flight<T> {
                 if self.is_unknown
                     && let Some(appended) = self.oldest().at_the_place().await?
                 {
-                    return self.is_settled(appended).await;
+                    return self.handle_found(appended).await;
                 }
-                if self.lets_go(&why) {
+                if self.withdraw_barrier(&why) {
                     return Ok(());
                 }
                 let full = *self.full.get_or_insert_with(Instant::now);
@@ -283,7 +283,7 @@ impl<T: InFlightEvents> Flight<T> {
         };
         self.is_unknown = true;
         self.told.tries_again(&why, false);
-        self.unless_too_late(&why).await?;
+        self.fail_if_too_late(&why).await?;
         sleep(PAUSE).await;
         self.send_again().await
     }
@@ -293,19 +293,19 @@ impl<T: InFlightEvents> Flight<T> {
     }
 
     /// Handles the message found at the place of the oldest.
-    async fn is_settled(&mut self, appended: Appended) -> Result<(), StreamError> {
+    async fn handle_found(&mut self, appended: Appended) -> Result<(), StreamError> {
         match appended {
             Appended::Ours => {
                 self.acknowledge_oldest();
                 Ok(())
             }
-            Appended::Other(other) => self.comes_after(other).await,
+            Appended::Other(other) => self.handle_other(other).await,
         }
     }
 
     /// Gives up the oldest message, for which there is no room, if it is a barrier, so that callers need not wait for
     /// room. Keeps it when an attempt may still be in flight, since that would take the place of the next message.
-    fn lets_go(&mut self, why: &str) -> bool {
+    fn withdraw_barrier(&mut self, why: &str) -> bool {
         let is_sure = self.in_flight[0].1.is_barrier && !self.is_unknown;
         let is_gone = is_sure && self.told.withdraw(why);
         if is_gone {
@@ -324,7 +324,7 @@ impl<T: InFlightEvents> Flight<T> {
     }
 
     /// Handles another message at the place of the oldest.
-    async fn comes_after(&mut self, other: Other) -> Result<(), StreamError> {
+    async fn handle_other(&mut self, other: Other) -> Result<(), StreamError> {
         if self.in_flight.len() > 1 || !self.in_flight[0].1.is_behind(&other) {
             // The writer of that message may belong to another history.
             let follows = self.oldest().until_it_follows().await;
@@ -334,7 +334,7 @@ impl<T: InFlightEvents> Flight<T> {
             return Err(StreamError::Fenced { by: other.by });
         }
         self.in_flight[0].1.appending.after += 1;
-        self.told.put_off();
+        self.told.postpone();
         self.begins_to_wait();
         self.send_again().await
     }
@@ -368,7 +368,7 @@ mod tests {
             self.0.lock().push("there");
         }
 
-        fn put_off(&self) {
+        fn postpone(&self) {
             self.0.lock().push("later");
         }
 

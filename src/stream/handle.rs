@@ -176,7 +176,7 @@ impl JournalHandle {
         let _counted = self.figures.begins_append();
         let fencing = Fencing { link: self, began };
         match appending.run(&fencing).await? {
-            Appended::Ours => self.took(&appending),
+            Appended::Ours => self.note_stored(&appending),
             Appended::Other(_) => return Ok(false),
         }
         // The stream may have been replaced since it showed its end.
@@ -306,8 +306,8 @@ impl JournalHandle {
     }
 
     /// Notes that the stream has this message.
-    fn took(&self, appending: &Appending) {
-        self.room.took(appending.bytes.len());
+    fn note_stored(&self, appending: &Appending) {
+        self.room.note_appended(appending.bytes.len());
         *self.stored.lock() = Some((appending.after + 1, appending.bytes.clone()));
         self.is_full.store(false, Ordering::Release);
         self.trouble.lock().take();
@@ -436,7 +436,7 @@ impl InFlightEvents for Weak<JournalHandle> {
         let Some(link) = self.upgrade() else {
             return;
         };
-        link.took(&append.appending);
+        link.note_stored(&append.appending);
         link.confirmations.acknowledged(append.began);
         if append.is_barrier {
             link.figures.barrier();
@@ -445,11 +445,11 @@ impl InFlightEvents for Weak<JournalHandle> {
         link.wake();
     }
 
-    fn put_off(&self) {
+    fn postpone(&self) {
         if let Some(link) = self.upgrade()
             && let Some(builder) = link.builder.lock().as_mut()
         {
-            builder.put_off();
+            builder.postpone();
         }
     }
 

@@ -25,13 +25,13 @@ use super::holder::{Holder, Terms};
 use super::lease_term::{LeaseTerm, MARGIN, TTL};
 
 /// Interval of renewals.
-const RENEWED_EACH: Duration = Duration::from_secs(2);
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
 /// Timeout of one renewal.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// How long a holder that gives the lease up waits for a renewal in flight.
 const RENEWAL_END_TIMEOUT: Duration = Duration::from_millis(500);
 /// Pause between attempts to create the key.
-const TRIED_EACH: Duration = Duration::from_millis(100);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// For how long after an unanswered attempt the key may still be that attempt's: its request may arrive late, and the
 /// key is then kept for a term.
 const LATE_CLAIM_TIMEOUT: Duration = Duration::from_secs(2 * TTL.as_secs());
@@ -120,10 +120,10 @@ impl Claim {
                     sent,
                 }));
             }
-            if Instant::now() + TRIED_EACH >= until {
+            if Instant::now() + RETRY_PAUSE >= until {
                 return Ok(None);
             }
-            sleep(TRIED_EACH).await;
+            sleep(RETRY_PAUSE).await;
         }
     }
 }
@@ -269,7 +269,7 @@ impl Lease {
                     };
                     return Ok((Self::kept(link, terms, taken), until));
                 }
-                sleep(TRIED_EACH).await;
+                sleep(RETRY_PAUSE).await;
             }
             Err(StreamError::Refused {
                 what: "the writer's lease is taken by others again and again".to_owned(),
@@ -342,7 +342,7 @@ impl Lease {
             match entry(connection).await {
                 Ok(Some((now, found))) if found == self.value => revision = now,
                 Ok(_) => return,
-                Err(_) => sleep(TRIED_EACH).await,
+                Err(_) => sleep(RETRY_PAUSE).await,
             }
         }
     }
@@ -389,7 +389,7 @@ impl Keeping {
         let mut is_told = false;
         loop {
             tokio::select! {
-                () = sleep(RENEWED_EACH) => {}
+                () = sleep(RENEWAL_INTERVAL) => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             }
             if self.link.ended().is_some() {
@@ -632,7 +632,7 @@ mod tests {
         let mut is_told = false;
         let renewed = connection.block(keeping.renew());
         assert!(matches!(renewed, Renewed::Unknown(_)));
-        for (age, is_made) in [(TTL / 2, false), (TTL + RENEWED_EACH, true)] {
+        for (age, is_made) in [(TTL / 2, false), (TTL + RENEWAL_INTERVAL, true)] {
             let sent = Instant::now();
             keeping.term.renewed(sent.checked_sub(age).unwrap());
             let why = "no answer".to_owned();

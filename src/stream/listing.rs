@@ -50,7 +50,7 @@ fn number(told: &Value) -> Option<u64> {
 }
 
 impl ListedSnapshot {
-    fn told(&self) -> Value {
+    fn to_json(&self) -> Value {
         json!({
             "object": self.object,
             "logId": hex(&self.log_id),
@@ -87,7 +87,7 @@ impl ListedSnapshot {
     }
 }
 
-fn told_tail(tail: &Tail) -> Value {
+fn tail_to_json(tail: &Tail) -> Value {
     json!({
         "logId": hex(&tail.log_id.unwrap_or_default()),
         "sequence": tail.sequence,
@@ -158,12 +158,12 @@ pub(super) async fn read_list(connection: &Connection) -> Result<SnapshotList, S
 }
 
 impl SnapshotList {
-    fn told(&self) -> Value {
-        let snapshots: Vec<_> = self.snapshots.iter().map(ListedSnapshot::told).collect();
+    fn to_json(&self) -> Value {
+        let snapshots: Vec<_> = self.snapshots.iter().map(ListedSnapshot::to_json).collect();
         json!({
             "form": FORM,
             "snapshots": snapshots,
-            "purged": self.purged.as_ref().map(told_tail),
+            "purged": self.purged.as_ref().map(tail_to_json),
         })
     }
 
@@ -218,7 +218,7 @@ pub(super) async fn write_list(
         .context()
         .get_key_value(&connection.names().snapshots);
     let bucket = bucket.await.map_err(|error| cannot(&error))?;
-    let told = list.told().to_string().into();
+    let told = list.to_json().to_string().into();
     let changed = bucket.update(KEY, told, list.revision).await;
     list.revision = changed.map_err(|error| cannot(&error))?;
     Ok(())

@@ -14,7 +14,7 @@ use super::handle::{JournalHandle, StoredMessage};
 use super::message::Content;
 
 /// Interval of checks of the stream's room, and of its last writer.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Creates a handle of the journal that does not write yet; its background tasks run as long as it exists. `token` is
 /// random.
@@ -23,16 +23,16 @@ pub fn hold(connection: Arc<Connection>, node: &str, token: [u8; 16]) -> Arc<Jou
     let link = JournalHandle::new(connection, node, token);
     let handle = link.connection.handle();
     handle.spawn(barriers(Arc::downgrade(&link)));
-    handle.spawn(looks(Arc::downgrade(&link)));
+    handle.spawn(check_regularly(Arc::downgrade(&link)));
     link
 }
 
 impl JournalHandle {
-    async fn look(&self) -> Result<StreamInfo, StreamError> {
+    async fn check_room(&self) -> Result<StreamInfo, StreamError> {
         let before = self.room.free();
         let acknowledged = self.end_of_acknowledged();
         let info = self.connection.info_now().await?;
-        self.room.told(before, info.bytes, info.bytes_max);
+        self.room.set_reported(before, info.bytes, info.bytes_max);
         self.figures.stream_has(info.bytes, info.bytes_max);
         let last = self
             .builder
@@ -108,7 +108,7 @@ impl JournalHandle {
     }
 }
 
-async fn looks(link: Weak<JournalHandle>) {
+async fn check_regularly(link: Weak<JournalHandle>) {
     let mut known = None;
     let mut beginning = StreamBeginning::default();
     loop {
@@ -120,7 +120,7 @@ async fn looks(link: Weak<JournalHandle>) {
             if link.ended.get().is_some() {
                 return;
             }
-            match link.look().await {
+            match link.check_room().await {
                 Ok(info) => link.check_beginning(&mut beginning, &info).await,
                 // It is unknown whether an append would succeed.
                 Err(error) => {
@@ -129,7 +129,7 @@ async fn looks(link: Weak<JournalHandle>) {
                 }
             }
         }
-        sleep(LOOK).await;
+        sleep(CHECK_INTERVAL).await;
     }
 }
 
@@ -147,7 +147,7 @@ async fn barriers(link: Weak<JournalHandle>) {
         }
         if !link.confirmations.is_wanted() {
             // Wakes up now and then, since the handle may be dropped while no barrier is requested.
-            link.confirmations.until_asked(LOOK).await;
+            link.confirmations.until_asked(CHECK_INTERVAL).await;
             continue;
         }
         if link.has_no_room_for_barriers() {
@@ -157,12 +157,12 @@ async fn barriers(link: Weak<JournalHandle>) {
         let mut changes = link.confirmations.changes();
         if link.has_in_flight() {
             // The append in flight may be the one that requests wait for.
-            let _ = timeout(LOOK, changes.changed()).await;
+            let _ = timeout(CHECK_INTERVAL, changes.changed()).await;
             continue;
         }
-        if link.room.is_short() && last.elapsed() < LOOK {
+        if link.room.is_short() && last.elapsed() < CHECK_INTERVAL {
             // The remaining room is for fences, and for commands already decided.
-            let _ = timeout(LOOK - last.elapsed(), changes.changed()).await;
+            let _ = timeout(CHECK_INTERVAL - last.elapsed(), changes.changed()).await;
             continue;
         }
         last = Instant::now();
@@ -231,7 +231,7 @@ mod tests {
         for (first, is_lost) in [(1, 0), (2, 1), (1, 0)] {
             fake.kept.lock().first = first;
             connection.block(async {
-                let info = link.look().await.unwrap();
+                let info = link.check_room().await.unwrap();
                 link.check_beginning(&mut beginning, &info).await;
             });
             let counted = link.figures().counted();

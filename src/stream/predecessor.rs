@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::append::{Appending, OUTCOME_TIMEOUT, PAUSE};
 use super::error::StreamError;
-use super::extent::{MAY_BE_OLD, has_copies};
+use super::extent::{STALE_ANSWER_MAX, has_copies};
 use super::message::{IN_FLIGHT_MAX, Message};
 
 /// The stream does not show what a message is to follow.
@@ -30,8 +30,8 @@ impl Appending {
     /// [`StreamError::Unreachable`] when nobody says.
     pub(super) async fn until_it_follows(&self) -> Result<(), StreamError> {
         let began = Instant::now();
-        while let Some(lack) = self.lack().await.map_err(or_silent)? {
-            if !lack.may_be_old || began.elapsed() >= MAY_BE_OLD {
+        while let Some(lack) = self.lack().await.map_err(unless_definite)? {
+            if !lack.may_be_old || began.elapsed() >= STALE_ANSWER_MAX {
                 return Err(lack.error);
             }
             sleep(PAUSE).await;
@@ -132,7 +132,7 @@ impl Appending {
 }
 
 /// The error, or that nobody said what is there, which may be otherwise soon.
-fn or_silent(error: StreamError) -> StreamError {
+fn unless_definite(error: StreamError) -> StreamError {
     match error.is_damage() || error.is_fenced() {
         true => error,
         false => StreamError::Unreachable {

@@ -36,7 +36,7 @@ const FIND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of times that a snapshot is read until it counts as damaged: who sends it may be behind.
 const READ_MAX: usize = 3;
 /// Pause before a server is asked again that may be behind.
-const AGAIN: Duration = Duration::from_millis(200);
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Maximum rate of uploads, in bytes per second, so that batches are not delayed.
 const BYTES_A_SECOND: u64 = 32 << 20;
 
@@ -96,7 +96,7 @@ pub fn fetch<'a>(
             if !may_come || object_of(connection, snapshot).await?.is_none() {
                 break got.map_err(|error| cannot(&error));
             }
-            sleep(AGAIN).await;
+            sleep(RETRY_PAUSE).await;
         }
     })?;
     Ok(Download {
@@ -303,7 +303,7 @@ fn damage(
         if tried == READ_MAX {
             return Ok(Some(differs));
         }
-        thread::sleep(AGAIN);
+        thread::sleep(RETRY_PAUSE);
     }
     Ok(None)
 }

@@ -47,12 +47,12 @@ use crate::verify::verify_made;
 use crate::visitor::Discard;
 
 /// Number of consecutive looks that find damage in the same place before it is reported.
-const STILL: u32 = 4;
+const SAME_DAMAGE_MAX: u32 = 4;
 /// Number of consecutive looks that find the end of a log unproved and unchanged before the wait for it
 /// ends.
-const LOOKS: u32 = 200;
+const OPEN_END_MAX: u32 = 200;
 /// Number of such looks before the wait for a process that appends to the log ends: its disk may stall.
-const LOOKS_AT_A_WRITER: u32 = 6 * LOOKS;
+const OPEN_END_OF_WRITER_MAX: u32 = 6 * OPEN_END_MAX;
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(25);
 
@@ -99,9 +99,9 @@ fn with_pause(
 ) -> Result<Backup, Error> {
     in_empty(target.as_ref(), || {
         expect_finished(source)?;
-        let mut looking = Looking::new(source, pause);
-        let copy = looking.settled()?;
-        let made = write(&looking.pinned(), target.as_ref(), &copy, progress)
+        let mut reader = SourceReader::new(source, pause);
+        let copy = reader.read_whole()?;
+        let made = write(&reader.pinned(), target.as_ref(), &copy, progress)
             .and_then(|backup| compare(target, &copy).map(|()| backup));
         let is_altered = match &made {
             Err(Error::Damaged { .. }) => true,
@@ -110,7 +110,7 @@ fn with_pause(
         };
         if is_altered {
             // If the source was altered after the look, that damage is the error to return.
-            Looking::new(source, pause).settled()?;
+            SourceReader::new(source, pause).read_whole()?;
         }
         made
     })
@@ -139,7 +139,7 @@ impl Begun {
 }
 
 /// Looks at the source until all that was durable is read.
-struct Looking<'a> {
+struct SourceReader<'a> {
     source: &'a dyn Storage,
     pause: Duration,
     log: Option<LogId>,
@@ -158,7 +158,7 @@ struct Looking<'a> {
     files: HashMap<String, Arc<dyn File>>,
 }
 
-impl<'a> Looking<'a> {
+impl<'a> SourceReader<'a> {
     fn new(source: &'a dyn Storage, pause: Duration) -> Self {
         Self {
             source,
@@ -181,7 +181,7 @@ impl<'a> Looking<'a> {
     }
 
     /// Looks until one look has everything; returns the manifest of the copy.
-    fn settled(&mut self) -> Result<Manifest, Error> {
+    fn read_whole(&mut self) -> Result<Manifest, Error> {
         let mut before = None;
         let mut alike = 0;
         loop {
@@ -194,8 +194,8 @@ impl<'a> Looking<'a> {
                 _ => 1,
             };
             match look {
-                CopyAttempt::Damaged(error) if alike >= STILL => return Err(error),
-                CopyAttempt::Open(ref found) if alike >= LOOKS => {
+                CopyAttempt::Damaged(error) if alike >= SAME_DAMAGE_MAX => return Err(error),
+                CopyAttempt::Open(ref found) if alike >= OPEN_END_MAX => {
                     if let Some(copy) = self.verdict(found, alike)? {
                         return Ok(copy);
                     }
@@ -255,7 +255,7 @@ impl<'a> Looking<'a> {
             }
             // A process that starts only reads so far, and will keep what is whole.
             Holder::Starts | Holder::Nobody => Ok(Some(found.copy(u64::MAX))),
-            Holder::Appends(_) if alike < LOOKS_AT_A_WRITER => Ok(None),
+            Holder::Appends(_) if alike < OPEN_END_OF_WRITER_MAX => Ok(None),
             Holder::Appends(_) => {
                 let source = io::Error::new(
                     io::ErrorKind::TimedOut,
@@ -608,7 +608,7 @@ mod tests {
             Owner::Appends => disk.while_it_runs(),
             Owner::Starts => {
                 let disk = disk.while_it_runs();
-                disk.storage().tell(format::LOCK, "somebody").unwrap();
+                disk.storage().set_holder(format::LOCK, "somebody").unwrap();
                 disk
             }
             Owner::Nobody => disk.after_kill(),
@@ -829,7 +829,7 @@ mod tests {
             Err(Error::Io { source, .. }) => assert_eq!(source.kind(), io::ErrorKind::TimedOut),
             other => panic!("{other:?}"),
         }
-        let looks = u64::from(LOOKS_AT_A_WRITER / LOOKS);
+        let looks = u64::from(OPEN_END_OF_WRITER_MAX / OPEN_END_MAX);
         assert!(source.calls() > without_a_writer * looks / 2, "given up");
         let later = without_a_writer * 3 / 2;
         let (disk, writer) = unproved();

@@ -14,7 +14,7 @@ const DYING_MAX: Duration = Duration::from_secs(5);
 /// How long a holder must be seen living before that is believed: it may have been killed just now.
 const LIVING_MIN: Duration = Duration::from_millis(150);
 /// Time between two attempts.
-const LOOK: Duration = Duration::from_millis(10);
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Takes the log for this process alone, and says so in the lock file.
 pub(crate) fn take(storage: &dyn Storage) -> Result<Lock, Error> {
@@ -30,8 +30,8 @@ pub(crate) fn share(storage: &dyn Storage) -> Result<Lock, Error> {
 
 /// Writes into the lock file that its holder appends from now on. Failing to do
 /// so does no harm.
-pub(crate) fn tell_epoch(storage: &dyn Storage, epoch: u64) {
-    let _ = storage.tell(format::LOCK, &holder::appends(epoch));
+pub(crate) fn write_epoch(storage: &dyn Storage, epoch: u64) {
+    let _ = storage.set_holder(format::LOCK, &holder::appends(epoch));
 }
 
 /// Who has the log open.
@@ -85,7 +85,7 @@ fn unless_held(
                 },
             });
         }
-        thread::sleep(LOOK);
+        thread::sleep(RETRY_PAUSE);
     }
 }
 

@@ -6,9 +6,9 @@
 //! snapshot, or the log's beginning, with the runs that continue from it.
 
 mod breaks;
+mod directory;
 mod end;
 mod found;
-mod looked;
 mod progress;
 mod runs;
 mod ways;
@@ -17,8 +17,8 @@ use std::io;
 use std::sync::Arc;
 
 use self::breaks::Breaks;
+use self::directory::DirectoryFiles;
 pub use self::found::{Damage, GivenUp, WayOut};
-use self::looked::Looked;
 pub use self::progress::OnSurvey;
 use self::progress::{Building, bytes_of, check, verify_built};
 use self::runs::{Run, Step};
@@ -49,7 +49,7 @@ pub struct Salvage {
     numbers: Numbers,
     /// The ancestors that the manifest lists or, without one, the file beside it.
     ancestors: Vec<Ancestor>,
-    looked: Looked,
+    directory: DirectoryFiles,
 }
 
 impl Salvage {
@@ -74,9 +74,9 @@ impl Salvage {
     ) -> Result<Self, Error> {
         let _lock = lock::share(storage.as_ref())?;
         expect_finished(storage.as_ref())?;
-        let looked = Looked::at(storage.as_ref())?;
-        let manifest = looked.manifest.clone();
-        let (segments, found_snapshots) = (looked.segments(), looked.snapshots());
+        let directory = DirectoryFiles::at(storage.as_ref())?;
+        let manifest = directory.manifest.clone();
+        let (segments, found_snapshots) = (directory.segments(), directory.snapshots());
         let log = match &manifest {
             Some(manifest) => manifest.log,
             None => runs::id_of(storage.as_ref(), &segments, &found_snapshots)?,
@@ -102,7 +102,7 @@ impl Salvage {
             end_is_known: true,
             numbers,
             ancestors: listed.map_or_else(Vec::new, |manifest| manifest.ancestors.clone()),
-            looked,
+            directory,
             storage,
         };
         if listed.is_none() {
@@ -275,9 +275,9 @@ impl Salvage {
     ) -> Result<GivenUp, Error> {
         let storage = Arc::clone(&self.storage);
         let lock = lock::take(storage.as_ref())?;
-        self.looked.expect_still(storage.as_ref())?;
+        self.directory.expect_unchanged(storage.as_ref())?;
         let way = self.way_to(position)?;
-        let files = [self.looked.segments(), self.looked.snapshots()];
+        let files = [self.directory.segments(), self.directory.snapshots()];
         let bytes = runs::bytes_of(&self.runs_of(&way.path));
         let builder = self.built(way, position, &mut *on_progress)?;
         // The new log's files are there, and no manifest lists them. The manifest that lists them is

@@ -112,7 +112,7 @@ impl Maker {
         self.tails.clone_from(&found.tails);
         match done {
             Ok(manifest) => {
-                lock::tell_epoch(self.storage.as_ref(), manifest.epoch);
+                lock::write_epoch(self.storage.as_ref(), manifest.epoch);
                 self.manifest = manifest;
                 self.unsettled = None;
                 Ok(())

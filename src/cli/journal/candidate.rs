@@ -6,7 +6,7 @@ use std::sync::mpsc::{SendError, Sender};
 use std::thread;
 use std::time::Instant;
 
-use super::stop::{LOOK, Stop, TAKEOVER_TIMEOUT, TURN};
+use super::stop::{CHECK_INTERVAL, MESSAGE_WAIT, Stop, TAKEOVER_TIMEOUT};
 use crate::engine::Engine;
 use crate::stream::error::StreamError;
 use crate::stream::handle::JournalHandle;
@@ -20,7 +20,7 @@ pub(super) struct Candidate {
     pub(super) terms: Terms,
     pub(super) taken: Sender<Lease>,
     /// Whether the takeover for which the lease was taken is put off, so that the lease may be taken again.
-    pub(super) put_off: Arc<AtomicBool>,
+    pub(super) postponed: Arc<AtomicBool>,
 }
 
 impl Candidate {
@@ -30,16 +30,16 @@ impl Candidate {
         let mut was_refused = false;
         let mut claim = Claim::new(&self.link, self.terms.clone());
         while !self.engine.feed().has_ended() {
-            self.tell_of_writer();
+            self.note_writer();
             let is_behind = self.engine.lag().is_none_or(|lag| lag.is_behind());
             let is_weak = self.link.figures().has_weak_settings();
             if is_behind || is_weak || !self.engine.has_disk_room() {
                 // What the last attempt found may have been mended; the next one tells.
                 self.link.figures().set_weak_lease(false);
-                thread::sleep(TURN);
+                thread::sleep(MESSAGE_WAIT);
                 continue;
             }
-            let taken = claim.take_within(LOOK);
+            let taken = claim.take_within(CHECK_INTERVAL);
             match &taken {
                 Ok(_) => self.link.figures().set_weak_lease(false),
                 Err(StreamError::Weak { .. }) => self.link.figures().set_weak_lease(true),
@@ -56,7 +56,7 @@ impl Candidate {
                         lease.give_up(self.link.connection());
                         return;
                     }
-                    if !self.is_put_off() {
+                    if !self.is_postponed() {
                         return;
                     }
                 }
@@ -66,7 +66,7 @@ impl Candidate {
                         tracing::warn!(%error, "the writer's lease cannot be asked for");
                     }
                     was_refused = true;
-                    thread::sleep(LOOK);
+                    thread::sleep(CHECK_INTERVAL);
                 }
             }
         }
@@ -75,23 +75,23 @@ impl Candidate {
     /// Waits until this node has become the writer, or the service ends; `true` when the takeover is put off instead.
     /// Ends the process, and with it the lease, where it takes too long: the thread that follows may wait for room on
     /// a disk that has just run full.
-    fn is_put_off(&self) -> bool {
+    fn is_postponed(&self) -> bool {
         let taken = Instant::now();
         while self.engine.is_standby() && !self.engine.feed().has_ended() {
-            if self.put_off.swap(false, Ordering::AcqRel) {
+            if self.postponed.swap(false, Ordering::AcqRel) {
                 return true;
             }
             if taken.elapsed() > 2 * TAKEOVER_TIMEOUT {
                 Stop::too_late().end();
                 return false;
             }
-            thread::sleep(TURN);
+            thread::sleep(MESSAGE_WAIT);
         }
         false
     }
 
     /// Tells the engine where the writer is, for clients, and compares the writer's key of webhooks with this node's.
-    fn tell_of_writer(&self) {
+    fn note_writer(&self) {
         let holder = Lease::other_holder(&self.link, &self.terms).ok().flatten();
         let other = holder
             .as_ref()

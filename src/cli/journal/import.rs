@@ -62,7 +62,7 @@ pub(super) fn import(
     config: &Value,
     data: &Path,
 ) -> Result<Imported, Failure> {
-    let report = judged(data)?;
+    let report = expect_importable(data)?;
     let config = &going_on_from(config, &report.ancestors);
     let marked = importing(config);
     let made = connection.block(connection.create(&marked));
@@ -71,7 +71,7 @@ pub(super) fn import(
     if !is_importing(&info.config) {
         // It was there before.
         if info.last > 0 {
-            let before = had_already(connection, data, &report)?;
+            let before = compare_imported(connection, data, &report)?;
             return Ok(Imported { records: 0, before });
         }
         let marked = importing(&going_on_from(&info.config, &report.ancestors));
@@ -136,7 +136,11 @@ pub(super) fn import(
 ///
 /// # Errors
 /// When the stream does not have all of them, or has more; when it has another record at a position.
-fn had_already(connection: &Arc<Connection>, data: &Path, report: &Report) -> Result<u64, Failure> {
+fn compare_imported(
+    connection: &Arc<Connection>,
+    data: &Path,
+    report: &Report,
+) -> Result<u64, Failure> {
     let read = StreamState::with(connection, |found| {
         Ok((found.clone(), found.extent.end(connection)?))
     });
@@ -169,7 +173,7 @@ fn not_empty(connection: &Connection) -> Failure {
 }
 
 /// The directory, when a stream can have all of it.
-fn judged(data: &Path) -> Result<Report, Failure> {
+fn expect_importable(data: &Path) -> Result<Report, Failure> {
     let mut longest = Longest::default();
     let mut measure = wal::each_record(|record| {
         longest.measure(record);

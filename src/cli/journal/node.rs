@@ -17,7 +17,7 @@ use super::super::open::Opening;
 use super::JournalArgs;
 use super::candidate::Candidate;
 use super::snapshot_upload::SnapshotUpload;
-use super::stop::{LOOK, Stop, TAKEOVER_TIMEOUT, TURN};
+use super::stop::{CHECK_INTERVAL, MESSAGE_WAIT, Stop, TAKEOVER_TIMEOUT};
 use crate::engine::Engine;
 use crate::engine::role::Role;
 use crate::engine::role::writer_proof::WriterProof;
@@ -38,13 +38,13 @@ pub struct Follower {
     reader: Reader,
     link: Arc<JournalHandle>,
     log_id: [u8; 16],
-    looked: Option<Instant>,
+    refreshed: Option<Instant>,
     continuity: JournalContinuity,
     beginning: StreamBeginning,
     /// Minimum number of copies of the stream.
     replicas: u64,
     /// Whether a takeover is put off, which the thread that waits for the lease is told by it.
-    put_off: Arc<AtomicBool>,
+    postponed: Arc<AtomicBool>,
 }
 
 /// What a node does beside its engine.
@@ -157,11 +157,11 @@ impl JournalArgs {
             reader,
             link,
             log_id,
-            looked: None,
+            refreshed: None,
             continuity: JournalContinuity::default(),
             beginning: StreamBeginning::default(),
             replicas: self.place.journal_replicas,
-            put_off: Arc::default(),
+            postponed: Arc::default(),
         };
         Ok((engine, report, follower))
     }
@@ -184,7 +184,7 @@ impl Follower {
             link: Arc::clone(&self.link),
             terms,
             taken: sender,
-            put_off: Arc::clone(&self.put_off),
+            postponed: Arc::clone(&self.postponed),
         };
         let named = |name: &str| thread::Builder::new().name(name.to_owned());
         let spawned = named("candidate").spawn(move || candidate.run());
@@ -218,13 +218,13 @@ impl Follower {
                     // They were changed since the last look. Nothing was appended: it goes on following.
                     Err(Stop::Journal(weak @ StreamError::Weak { .. })) => {
                         self.note_settings(&Err(weak));
-                        self.put_off.store(true, Ordering::Release);
+                        self.postponed.store(true, Ordering::Release);
                     }
                     taken_over => return taken_over,
                 }
             }
-            self.look(engine)?;
-            self.take_next(engine, TURN)?;
+            self.refresh_end(engine)?;
+            self.take_next(engine, MESSAGE_WAIT)?;
         }
         // The service ends: another node may have it at once.
         if let Ok(taken) = taken.try_recv() {
@@ -247,12 +247,12 @@ impl Follower {
                 }
                 Err(error) if error.is_damage() => return Err(error.into()),
                 Err(_) => {
-                    thread::sleep(TURN);
+                    thread::sleep(MESSAGE_WAIT);
                     continue;
                 }
             };
             while self.reader.tail().sequence < last && began.elapsed() < TAKEOVER_TIMEOUT {
-                if !self.take_next(engine, TURN)? {
+                if !self.take_next(engine, MESSAGE_WAIT)? {
                     self.ask_up_to(engine, last)?;
                 }
             }
@@ -332,17 +332,20 @@ impl Follower {
 
     /// Asks for the journal's end now and then, so that it is known how much is missing here. While
     /// nobody answers, or the journal ends before what was read, that grows old.
-    fn look(&mut self, engine: &Engine) -> Result<(), Stop> {
-        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+    fn refresh_end(&mut self, engine: &Engine) -> Result<(), Stop> {
+        if self
+            .refreshed
+            .is_some_and(|refreshed| refreshed.elapsed() < CHECK_INTERVAL)
+        {
             return Ok(());
         }
-        let looked = self.look_now(engine);
+        let refreshed = self.refresh_end_now(engine);
         // From its end, so that one that takes long leaves time for what comes in.
-        self.looked = Some(Instant::now());
-        looked
+        self.refreshed = Some(Instant::now());
+        refreshed
     }
 
-    fn look_now(&mut self, engine: &Engine) -> Result<(), Stop> {
+    fn refresh_end_now(&mut self, engine: &Engine) -> Result<(), Stop> {
         let connection = Arc::clone(self.link.connection());
         let Ok(info) = connection.block(connection.info_now()) else {
             self.continuity.interrupt();

@@ -206,11 +206,14 @@ fn of_copy(error: &wal::Error, connection: &Connection) -> Failure {
     let has_snapshots =
         StreamState::read(connection).is_ok_and(|found| !found.list.snapshots.is_empty());
     let snapshots = Some(connection.names().snapshots.as_str()).filter(|_| has_snapshots);
-    Failure::DamagedWithAdvice(format!("{told}; {WHEN_A_COPY}; {}", said_again(snapshots)))
+    Failure::DamagedWithAdvice(format!(
+        "{told}; {WHEN_A_COPY}; {}",
+        advice_if_repeated(snapshots)
+    ))
 }
 
 /// What is damaged where an empty directory is refused as well; `snapshots` is the object store that has some.
-fn said_again(snapshots: Option<&str>) -> String {
+fn advice_if_repeated(snapshots: Option<&str>) -> String {
     match snapshots {
         None => "if the same is said again, the stream is damaged".to_owned(),
         Some(store) => format!(
@@ -282,8 +285,8 @@ mod tests {
 
     #[test]
     fn the_stream_is_called_damaged_for_certain_only_where_an_empty_directory_has_nothing_else() {
-        assert!(said_again(None).ends_with("the stream is damaged"));
-        let told = said_again(Some("CAREBOOK_SNAPSHOTS_main"));
+        assert!(advice_if_repeated(None).ends_with("the stream is damaged"));
+        let told = advice_if_repeated(Some("CAREBOOK_SNAPSHOTS_main"));
         assert!(told.contains("the stream is damaged, or the newest snapshot"));
         assert!(told.contains("CAREBOOK_SNAPSHOTS_main"));
     }

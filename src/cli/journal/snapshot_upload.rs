@@ -16,7 +16,7 @@ use crate::stream::handle::JournalHandle;
 use crate::stream::{purge, snapshot_store};
 
 /// How often it is looked whether there is a newer one.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long after a failure it is tried again.
 const PAUSE: Duration = Duration::from_secs(30);
 
@@ -73,7 +73,7 @@ impl SnapshotUpload {
                 self.link.figures().failed_snapshot();
                 not_before = Instant::now() + PAUSE;
             }
-            thread::sleep(LOOK);
+            thread::sleep(CHECK_INTERVAL);
         }
     }
 

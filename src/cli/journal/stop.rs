@@ -7,9 +7,9 @@ use crate::engine::standby::NotApplied;
 use crate::stream::error::StreamError;
 
 /// How long to wait for the next message before other checks.
-pub(super) const TURN: Duration = Duration::from_millis(100);
+pub(super) const MESSAGE_WAIT: Duration = Duration::from_millis(100);
 /// How often the journal's end is read.
-pub(super) const LOOK: Duration = Duration::from_millis(500);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a takeover may take before another node shall try.
 pub(super) const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -55,7 +55,7 @@ pub(super) struct VerifyArgs {
 }
 
 /// Maximum number of times the stream is read, anew whenever it was purged meanwhile.
-const TURNS: u32 = 10;
+const ATTEMPTS_MAX: u32 = 10;
 
 /// Numbers of what was read.
 #[derive(Default)]
@@ -77,7 +77,8 @@ impl VerifyArgs {
             first,
             tail,
             counts,
-        } = beside_purges(|| whole(&connection)).map_err(|error| Failure::of_journal(&error))?;
+        } = retry_after_purge(|| whole(&connection))
+            .map_err(|error| Failure::of_journal(&error))?;
         let snapshots = read(&connection, list, tail.log_id)?;
         let compared = self.data.as_deref();
         let compared = compared
@@ -137,8 +138,10 @@ impl VerifyArgs {
 }
 
 /// Carries out `work`, which reads the stream; repeats it when what it was to read next was purged meanwhile.
-fn beside_purges<T>(mut work: impl FnMut() -> Result<T, StreamError>) -> Result<T, StreamError> {
-    for _ in 0..TURNS {
+fn retry_after_purge<T>(
+    mut work: impl FnMut() -> Result<T, StreamError>,
+) -> Result<T, StreamError> {
+    for _ in 0..ATTEMPTS_MAX {
         match work() {
             Err(StreamError::Purged { .. }) => {}
             done => return done,
@@ -195,7 +198,7 @@ fn read(
     mut list: SnapshotList,
     log_id: Option<[u8; 16]>,
 ) -> Result<usize, Failure> {
-    for _ in 1..TURNS {
+    for _ in 1..ATTEMPTS_MAX {
         let read = read_each(connection, &list.snapshots, log_id);
         if read.is_ok() {
             return read;
@@ -243,8 +246,8 @@ impl Messages {
     }
 
     fn next(&mut self) -> Result<Option<Received>, StreamError> {
-        const WITHIN: Duration = Duration::from_secs(30);
-        let until = Instant::now() + WITHIN;
+        const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
+        let until = Instant::now() + MESSAGE_TIMEOUT;
         let wanted = self.reader.tail().sequence + 1;
         if wanted > self.upto {
             return Ok(None);
@@ -401,7 +404,7 @@ impl Comparing<'_> {
             self.compared.purged += 1;
             return Ok(());
         }
-        match beside_purges(|| self.of_stream(position))? {
+        match retry_after_purge(|| self.of_stream(position))? {
             None => self.compared.purged += 1,
             Some(found) if found != record.payload => {
                 return Err(StreamError::Differs { position }.into());
@@ -427,7 +430,7 @@ mod tests {
     #[test]
     fn what_was_purged_before_it_was_read_is_read_from_the_new_beginning() {
         let mut turns = 0;
-        let read = beside_purges(|| {
+        let read = retry_after_purge(|| {
             turns += 1;
             match turns {
                 1 | 2 => Err(purged()),
@@ -439,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_stream_that_is_purged_again_and_again_is_said_to_be_without_a_word_of_a_directory() {
-        let read: Result<(), _> = beside_purges(|| Err(purged()));
+        let read: Result<(), _> = retry_after_purge(|| Err(purged()));
         let error = read.unwrap_err();
         assert!(!error.is_damage());
         let said = error.to_string();
@@ -450,7 +453,7 @@ mod tests {
     #[test]
     fn what_else_is_wrong_with_a_stream_is_said_at_once() {
         let mut turns = 0;
-        let read: Result<(), _> = beside_purges(|| {
+        let read: Result<(), _> = retry_after_purge(|| {
             turns += 1;
             Err(StreamError::Stopped)
         });

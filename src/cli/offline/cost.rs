@@ -43,7 +43,7 @@ impl Cost {
             .show(way, &mut replaying)
             .map_err(|error| Failure::of_log(&error))?;
         let kept = replaying.finish().tables;
-        let mut names = LostNames::beside(&kept);
+        let mut names = LostNames::new(&kept);
         let mut cost = Self {
             lost: salvage.highest().saturating_sub(way.keep_to),
             is_more: !salvage.end_is_known(),

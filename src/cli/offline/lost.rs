@@ -41,7 +41,7 @@ pub(super) struct LostNames<'a> {
 
 impl<'a> LostNames<'a> {
     /// Creates a finder that also looks into the tables that are kept.
-    pub(super) fn beside(kept: &'a Tables) -> Self {
+    pub(super) fn new(kept: &'a Tables) -> Self {
         Self {
             kept,
             ids: Ids::default(),

@@ -16,7 +16,7 @@ use crate::base::time::Timestamp;
 use crate::cli::exit::Failure;
 use crate::cli::open::{log_name, progress_bar, refusal};
 use crate::cli::output::{
-    Output, empty_directory, existing, left_unfinished, snapshot_rows, told_snapshots,
+    Output, empty_directory, existing, left_unfinished, snapshot_rows, snapshots_json,
 };
 use crate::cli::path_checks::{expect_apart, is_within};
 use crate::cli::stderr::print_to_stderr;
@@ -189,7 +189,7 @@ impl RestoreArgs {
                 "byTime": by_time.map(|found| found.json(now)),
                 "segments": report.segments,
                 "bytes": report.bytes,
-                "snapshots": told_snapshots(&report.snapshots),
+                "snapshots": snapshots_json(&report.snapshots),
                 "leftOut": left_out.collect::<Vec<_>>(),
                 "fromArchive": from_archive
                     .map(|from| json!({"segments": from.segments, "positions": from.positions})),
@@ -351,7 +351,7 @@ impl Search {
         self.earliest_at = Some(at);
         if at <= self.time {
             self.last = self.earliest;
-            self.found.takes(self.earliest, at);
+            self.found.add_before(self.earliest, at);
         }
     }
 
@@ -403,10 +403,10 @@ impl Visitor for Search {
         self.first.get_or_insert((bytes.position, record.at));
         if record.at <= self.time && !self.passed {
             self.last = bytes.position;
-            self.found.takes(bytes.position, record.at);
+            self.found.add_before(bytes.position, record.at);
         } else {
             self.passed = true;
-            self.found.passes(bytes.position, record.at);
+            self.found.add_after(bytes.position, record.at);
         }
         Ok(())
     }

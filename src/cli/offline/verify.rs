@@ -13,7 +13,7 @@ use crate::cli::exit::Failure;
 use crate::cli::journal::{self, PlaceArgs};
 use crate::cli::open::{Replaying, log_name};
 use crate::cli::output::{
-    Output, existing, kind_name, operation_name, snapshot_rows, told_snapshots,
+    Output, existing, kind_name, operation_name, snapshot_rows, snapshots_json,
 };
 use crate::cli::trust::TrustArgs;
 use crate::journal::replay::Recovered;
@@ -156,7 +156,7 @@ impl Verified {
             "firstPosition": report.first_position,
             "lastPosition": report.last_position,
             "durableMark": report.durable_mark,
-            "snapshots": told_snapshots(&report.snapshots),
+            "snapshots": snapshots_json(&report.snapshots),
             "keysForgottenThrough": recovered.tables.forgotten(),
             "lastCommitAt": counters.last_at.map(|at| at.to_string()),
             "keys": recovered.tables.keys(),

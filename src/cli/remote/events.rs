@@ -274,7 +274,7 @@ impl<'c> Reading<'c> {
             let answer = self.answered(&mut connection, request).await?;
             *was_there = true;
             self.has_begun = true;
-            let body = in_time(answer).await.map_err(Broken::Lost)?;
+            let body = read_body(answer).await.map_err(Broken::Lost)?;
             let page: Page = serde_json::from_slice(&body).map_err(|error| {
                 Failure::other(format!("{}: no page of events: {error}", self.client.url()))
             })?;
@@ -326,7 +326,7 @@ impl<'c> Reading<'c> {
         if status == StatusCode::OK {
             return Ok(answer);
         }
-        let body = in_time(answer).await.unwrap_or_default();
+        let body = read_body(answer).await.unwrap_or_default();
         if let Some(after) = self.after.as_ref().filter(|_| self.has_begun)
             && status == StatusCode::BAD_REQUEST
             && is_beyond_the_end(&body)
@@ -344,7 +344,7 @@ impl<'c> Reading<'c> {
     /// Prints the events of the stream, until it ends.
     async fn follow(&mut self, mut stream: Incoming) -> Result<(), Broken> {
         let mut lines = Lines::default();
-        let mut told = Told::default();
+        let mut told = EventMessage::default();
         loop {
             let frame = timeout(SILENCE_MAX, stream.frame()).await;
             let frame = frame.map_err(|_| Broken::Lost("the stream is silent".into()))?;
@@ -443,12 +443,12 @@ impl Lines {
 
 /// The used fields of a message in an event stream (WHATWG HTML, 9.2.6).
 #[derive(Default)]
-struct Told {
+struct EventMessage {
     id: Option<String>,
     data: Option<String>,
 }
 
-impl Told {
+impl EventMessage {
     /// Takes a line; at the end of a message, returns its identifier and its data.
     fn take(&mut self, line: &str) -> Option<(Option<String>, Option<String>)> {
         if line.is_empty() {
@@ -472,7 +472,7 @@ impl Told {
 }
 
 /// Returns the body of a response, with the same timeout as for the response.
-async fn in_time(answer: Response<Incoming>) -> Result<Bytes, BoxError> {
+async fn read_body(answer: Response<Incoming>) -> Result<Bytes, BoxError> {
     let body = timeout(SILENCE_MAX, whole_body(answer.into_body())).await;
     body.map_err(|_| "the answer breaks off")?
 }
@@ -486,7 +486,7 @@ mod tests {
         let text = ": events\n\nid: 1-0\nevent: a\ndata: {\"a\":1}\n\n: \nid: 2-0\n\nid: 3-0\r\n\
                     data: x\r\ndata:y\r\n\r\n";
         for size in 1..text.len() {
-            let (mut lines, mut told) = (Lines::default(), Told::default());
+            let (mut lines, mut told) = (Lines::default(), EventMessage::default());
             let mut found = Vec::new();
             for piece in text.as_bytes().chunks(size) {
                 assert!(lines.push(&Bytes::copy_from_slice(piece)));

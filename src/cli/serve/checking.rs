@@ -12,7 +12,7 @@ use crate::cli::stderr::print_to_stderr;
 impl ServeArgs {
     /// Judges all that can be judged without starting, and prints it.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        self.judged()?;
+        self.check_flags()?;
         let trusted = self.trust.config()?;
         self.receivers.named(&trusted, None)?;
         if !self.demo {
@@ -24,21 +24,21 @@ impl ServeArgs {
             ));
         }
         self.webhooks.check(self.data.as_deref())?;
-        self.archive_can_be_used()?;
+        self.expect_usable_archive()?;
         self.nats.target(&trusted)?;
         self.journal.place.check(&trusted)?;
         self.settings.print()
     }
 
     /// Checks what the flags alone determine.
-    pub(super) fn judged(&self) -> Result<(), Failure> {
+    pub(super) fn check_flags(&self) -> Result<(), Failure> {
         self.console.client(self.keys.issuer())?;
-        self.archives_elsewhere()?;
-        self.keeps_inside()
+        self.expect_archive_elsewhere()?;
+        self.expect_protected()
     }
 
     /// Rejects serving the routes that need no token to others, unless a flag allows it.
-    fn keeps_inside(&self) -> Result<(), Failure> {
+    fn expect_protected(&self) -> Result<(), Failure> {
         self.expect_demo_inside()?;
         let is_near = self.listen.ip().to_canonical().is_loopback();
         let is_meant = self.internal_public || self.demo_public;
@@ -53,7 +53,7 @@ impl ServeArgs {
     }
 
     /// Rejects an archive in the data directory: who removes the one removes the other.
-    fn archives_elsewhere(&self) -> Result<(), Failure> {
+    fn expect_archive_elsewhere(&self) -> Result<(), Failure> {
         match (&self.archive, &self.data) {
             (Some(archive), Some(data)) if is_within(archive, data) => {
                 Err(Failure::Arguments(format!(
@@ -67,7 +67,7 @@ impl ServeArgs {
     }
 
     /// Rejects an archive that is there and is no directory, or cannot be opened. A missing one is made at the start.
-    fn archive_can_be_used(&self) -> Result<(), Failure> {
+    fn expect_usable_archive(&self) -> Result<(), Failure> {
         let Some(archive) = &self.archive else {
             return Ok(());
         };

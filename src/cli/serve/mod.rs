@@ -34,7 +34,7 @@ use super::exit::Failure;
 use super::journal::{JournalArgs, Node, expect_no_journal};
 use super::manager;
 use super::nats::NatsArgs;
-use super::open::{Opening, open, tell_of_recovery};
+use super::open::{Opening, log_recovery, open};
 use super::output::new_directory;
 use super::settings::SettingsArgs;
 use super::traces::TraceArgs;
@@ -182,7 +182,7 @@ impl ServeArgs {
         }
         let logs = self.logs.start();
         self.settings.log();
-        self.judged()?;
+        self.check_flags()?;
         let trusted = self.trust.config()?;
         let traces = self.traces.start(&trusted)?;
         let receivers = self.receivers.named(&trusted, traces.tracer.as_ref())?;
@@ -270,7 +270,7 @@ impl ServeArgs {
                 (engine, report, None)
             }
         };
-        tell_of_recovery(data, &report);
+        log_recovery(data, &report);
         let engine = Arc::new(engine);
         engine.checkpoint_by(self.checkpoint_policy()?);
         if publishes {

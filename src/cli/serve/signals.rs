@@ -103,7 +103,7 @@ pub(super) fn listen_to_signals(
         .spawn(move || {
             runtime.block_on(async {
                 loop {
-                    let pause = age.as_ref().map_or(Duration::MAX, KeySetAge::next_look);
+                    let pause = age.as_ref().map_or(Duration::MAX, KeySetAge::next_check);
                     tokio::select! {
                         _ = terminate.recv() => break,
                         _ = interrupt.recv() => break,
@@ -117,7 +117,7 @@ pub(super) fn listen_to_signals(
                         () = tokio::time::sleep(pause) => {}
                     }
                     if let Some(age) = &age {
-                        age.look();
+                        age.expire_if_too_old();
                     }
                 }
             });

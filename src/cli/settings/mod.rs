@@ -75,7 +75,7 @@ impl SettingsArgs {
     }
 
     /// Stores the settings with their sources, and what is said of environment variables that set nothing.
-    pub(super) fn come_from(&mut self, settings: Vec<Setting>, unknown: Vec<String>) {
+    pub(super) fn set_sources(&mut self, settings: Vec<Setting>, unknown: Vec<String>) {
         self.settings = settings;
         self.unknown = unknown;
     }
@@ -320,7 +320,7 @@ impl Given {
             let lines = faults.iter().map(|fault| fault.at(file));
             Failure::Arguments(lines.collect::<Vec<_>>().join("\n"))
         })?;
-        from_file.retain(|setting| !is_said(serve, flags, &setting.name));
+        from_file.retain(|setting| !is_set_elsewhere(serve, flags, &setting.name));
         let mut all = typed.arguments;
         let place = all.iter().position(|argument| argument == SERVE);
         let place = place.map_or(all.len(), |place| place + 1);
@@ -462,7 +462,7 @@ fn missing(error: &clap::Error) -> Vec<String> {
 }
 
 /// Whether a flag or the environment sets the setting.
-fn is_said(serve: &Command, flags: &ArgMatches, name: &str) -> bool {
+fn is_set_elsewhere(serve: &Command, flags: &ArgMatches, name: &str) -> bool {
     let mut named = in_a_file(serve).filter(|(known, _)| *known == name);
     named.any(|(_, flag)| {
         let typed = flags.value_source(flag.get_id().as_str());

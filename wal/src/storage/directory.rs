@@ -109,7 +109,7 @@ pub trait Storage: Send + Sync {
     ///
     /// # Errors
     /// What the system says.
-    fn tell(&self, name: &str, holder: &str) -> io::Result<()>;
+    fn set_holder(&self, name: &str, holder: &str) -> io::Result<()>;
 
     /// Returns a random id for a new log.
     ///

@@ -362,7 +362,7 @@ impl Storage for FileStorage {
         }
     }
 
-    fn tell(&self, name: &str, holder: &str) -> io::Result<()> {
+    fn set_holder(&self, name: &str, holder: &str) -> io::Result<()> {
         let file = self.open(name, OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
         // The new content is longer than the previous one, so that no reader finds an empty file.
         file.write_all_at(holder.as_bytes(), 0)?;

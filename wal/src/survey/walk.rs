@@ -369,7 +369,7 @@ impl<'a> Walk<'a> {
                 });
             }
             self.last_frame = Some((segment.number, open.end));
-            self.told(open.end);
+            self.report_progress(open.end);
         }
         Ok(End::Blank)
     }
@@ -446,7 +446,7 @@ impl<'a> Walk<'a> {
         Ok(Some((from, end)))
     }
 
-    fn told(&mut self, offset: u64) {
+    fn report_progress(&mut self, offset: u64) {
         let done = self.bytes_done + offset;
         if done - self.bytes_told >= to_u64(WINDOW) {
             self.bytes_told = done;

@@ -16,7 +16,7 @@ use crate::base::hex::hex;
 use crate::base::time::Timestamp;
 use crate::catalogue::recorded_operations;
 use crate::cli::exit::Failure;
-use crate::cli::output::{Output, kind_name, told_snapshots};
+use crate::cli::output::{Output, kind_name, snapshots_json};
 use crate::cli::table::{Column, Growing, left, right};
 use crate::journal::counters::Counters;
 use crate::journal::record::{Record, RecordOutcome};
@@ -346,7 +346,7 @@ fn json(
         "operations": operations,
         "resources": resources,
         "segments": segments,
-        "snapshots": told_snapshots(snapshots),
+        "snapshots": snapshots_json(snapshots),
         "keptRecords": counting.kept,
         "files": files,
     })

@@ -154,11 +154,11 @@ impl ResourceArgs {
             reading.begin(&reader, first)?;
             let read = reader.read_on(&mut |found| {
                 reading.passed(&found);
-                history.look(&found)
+                history.add_record(&found)
             });
             let end = read.map_err(|error| failed(&reader, &error))?;
             if end.missed.is_none() {
-                history.tell_base().map_err(Failure::other)?;
+                history.add_base().map_err(Failure::other)?;
                 print_missing_records(&end);
                 return Ok((history, first));
             }
@@ -172,19 +172,19 @@ struct History {
     key: Digest,
     /// The resource's state in a snapshot, if the log's first records were removed.
     base: Option<ResourceAt>,
-    is_base_told: bool,
+    is_base_added: bool,
     states: States,
     unlisted: Unlisted,
-    revisions: Vec<Told>,
+    revisions: Vec<RevisionEntry>,
 }
 
 /// One revision of the resource.
-struct Told {
+struct RevisionEntry {
     position: u64,
     /// The commit; `None` if the revision comes from a snapshot.
     by: Option<By>,
     /// The new state; unknown for a commit before the snapshot.
-    became: Option<Became>,
+    became: Option<StateChange>,
 }
 
 struct By {
@@ -195,7 +195,7 @@ struct By {
     event: Value,
 }
 
-struct Became {
+struct StateChange {
     revision: Revision,
     before: Value,
     after: Value,
@@ -236,13 +236,13 @@ impl History {
             key,
             unlisted,
             base: None,
-            is_base_told: false,
+            is_base_added: false,
             states: States::default(),
             revisions: Vec::new(),
         }
     }
 
-    fn look(&mut self, found: &LiveRecord<'_>) -> Result<ControlFlow<()>, BoxError> {
+    fn add_record(&mut self, found: &LiveRecord<'_>) -> Result<ControlFlow<()>, BoxError> {
         let record = Record::decode(found.payload)?;
         let key = self.key;
         let unlisted = self.unlisted.of_record(found.position, &record)?;
@@ -264,7 +264,7 @@ impl History {
             let became = if before_base {
                 None
             } else {
-                self.tell_base()?;
+                self.add_base()?;
                 let before = self.states.apply(found.position, record.at, change)?;
                 let after = self
                     .states
@@ -273,7 +273,7 @@ impl History {
                     .ok_or("the change has left no state")?;
                 Some(became(resource, before.as_deref(), &after.state)?)
             };
-            self.revisions.push(Told {
+            self.revisions.push(RevisionEntry {
                 position: found.position,
                 by: Some(by),
                 became,
@@ -283,12 +283,12 @@ impl History {
     }
 
     /// Adds the snapshot's state, in its place between the commits.
-    fn tell_base(&mut self) -> Result<(), BoxError> {
-        let Some(base) = self.base.as_ref().filter(|_| !self.is_base_told) else {
+    fn add_base(&mut self) -> Result<(), BoxError> {
+        let Some(base) = self.base.as_ref().filter(|_| !self.is_base_added) else {
             return Ok(());
         };
-        self.is_base_told = true;
-        self.revisions.push(Told {
+        self.is_base_added = true;
+        self.revisions.push(RevisionEntry {
             position: base.position,
             by: None,
             became: Some(became(base.resource, None, &base.state)?),
@@ -301,15 +301,15 @@ fn became(
     resource: &dyn AnyResource,
     before: Option<&[u8]>,
     after: &[u8],
-) -> Result<Became, DecodeError> {
-    Ok(Became {
+) -> Result<StateChange, DecodeError> {
+    Ok(StateChange {
         revision: resource.revision(after)?,
         before: before.map_or_else(|| Ok(json!({})), |before| resource.state_json(before))?,
         after: resource.state_json(after)?,
     })
 }
 
-impl Told {
+impl RevisionEntry {
     fn json(&self, mask: Mask) -> Value {
         let by = self.by.as_ref();
         let became = self.became.as_ref();

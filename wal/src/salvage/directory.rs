@@ -10,14 +10,14 @@ use crate::storage::Storage;
 
 /// The manifest of a directory, and its other files.
 #[derive(PartialEq, Eq)]
-pub(super) struct Looked {
+pub(super) struct DirectoryFiles {
     /// The manifest; `None` when there is none that can be read.
     pub(super) manifest: Option<Manifest>,
     /// Name and length of each file of a log; no length when it cannot be opened.
     files: Vec<(String, Option<u64>)>,
 }
 
-impl Looked {
+impl DirectoryFiles {
     /// Reads the directory as it is now; the caller has it locked.
     pub(super) fn at(storage: &dyn Storage) -> Result<Self, Error> {
         let manifest = match Manifest::load(storage) {
@@ -41,7 +41,7 @@ impl Looked {
     }
 
     /// Refuses a directory that is no longer as it was.
-    pub(super) fn expect_still(&self, storage: &dyn Storage) -> Result<(), Error> {
+    pub(super) fn expect_unchanged(&self, storage: &dyn Storage) -> Result<(), Error> {
         if Self::at(storage)? == *self {
             return Ok(());
         }
