@@ -12,7 +12,7 @@ use crate::stream::cache::Mark;
 
 /// Name of the mark's file, beside the log. The file contains the name of the stream.
 pub(super) const NAME: &str = "journal";
-/// Maximum bytes that are read of the mark, more than any has.
+/// Maximum bytes that are read of the mark; no valid mark has as many.
 const FILE_BYTES_MAX: usize = 4_096;
 
 /// Advice for a damaged copy of a journal.

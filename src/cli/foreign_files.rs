@@ -11,7 +11,7 @@ use super::printable::printable;
 pub(super) const LOST_AND_FOUND: &str = "lost+found";
 /// File that every log has.
 const MANIFEST: &str = "manifest";
-/// What the names begin with of what carebook keeps beside a log, and of what a log has beside its own files.
+/// Name prefixes of the files that carebook keeps beside a log, and of a log's auxiliary files.
 const KEPT: [&str; 7] = [
     "carried",
     "demo-key.pem",
@@ -22,7 +22,7 @@ const KEPT: [&str; 7] = [
     "webhook.key",
 ];
 
-/// What only a log leaves, or an unfinished copy of one: where it is, `wal` says what is lost.
+/// Name prefixes that only a log, or an unfinished copy of one, leaves; `wal` reports what is missing there.
 const OF_A_LOG: [&str; 4] = ["ancestors-", "copy.new", "segment-", "snapshot-"];
 
 /// Refuses to begin a log among files of others. A directory that has a log, or what is left of one, may have any

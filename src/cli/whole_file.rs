@@ -80,7 +80,7 @@ impl Unfinished {
                 Err(error) => return Err(error),
             };
             file.lock()?;
-            // Who had it before may have given it another name meanwhile, or removed it.
+            // The previous lock holder may have renamed or removed the file.
             let own = file.metadata()?;
             let is_here = match std::fs::symlink_metadata(&path) {
                 Ok(found) => (found.dev(), found.ino()) == (own.dev(), own.ino()),

@@ -68,7 +68,7 @@ impl JournalHandle {
         }
         match checked {
             Err(error) => tracing::error!(%error, "no process can start on this stream any more"),
-            Ok(()) => tracing::info!("the stream begins where it has to again"),
+            Ok(()) => tracing::info!("the stream's first message is as listed again"),
         }
     }
 

@@ -32,10 +32,10 @@ pub(in super::super) fn expect_no_journal(data: &Path) -> Result<(), Failure> {
     match journal_of(data)? {
         None => Ok(()),
         Some(stream) => Err(Failure::other(format!(
-            "{shown} is the copy of the journal {stream}: what was written there alone would be lost to \
-             the journal, and the next start on it be refused. Nothing was changed. `carebook serve` needs \
-             --journal, and other commands ask that server with --url; `carebook restore --from {} --data DIR` \
-             makes a directory of it that is no copy",
+            "{shown} is the copy of the journal {stream}: writes to it alone would not be in the journal, and the \
+             next start on it would be refused. Nothing was changed. `carebook serve` needs --journal, and other \
+             commands ask that server with --url; `carebook restore --from {} --data DIR` makes a directory of it \
+             that is no copy",
             as_argument(data)
         ))),
     }
@@ -51,7 +51,7 @@ pub(in super::super) fn expect_no_copy_to_cut(data: &Path) -> Result<(), Failure
     match journal_of(data)? {
         None => Ok(()),
         Some(stream) => Err(Failure::other(format!(
-            "{shown} is the copy of the journal {stream}, of which nothing is given up here: {WHEN_A_COPY}. \
+            "{shown} is the copy of the journal {stream}, which is not cut: {WHEN_A_COPY}. \
              Nothing was changed"
         ))),
     }

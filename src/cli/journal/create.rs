@@ -64,7 +64,7 @@ pub(super) struct CreateArgs {
 
 impl CreateArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        // The mark of another user's directory would be a file that the service cannot read.
+        // A mark written by another user would be unreadable for the service.
         if let Some(data) = &self.from {
             FileStorage::own(data).map_err(|error| unusable(data, &error))?;
         }
@@ -129,11 +129,11 @@ impl CreateArgs {
     }
 }
 
-/// Marks a directory whose records are all in the stream: what is written to it alone from here on is
-/// in none.
+/// Marks a directory whose records are all in the stream: what is written to the directory alone afterwards would not
+/// be in the stream.
 ///
 /// # Errors
-/// When it cannot be marked.
+/// When the mark cannot be written.
 fn mark_as_copy(data: &Path, stream: &str) -> Result<(), Failure> {
     copy_mark::put(data, stream).map_err(|error| {
         Failure::other(format!(
@@ -145,12 +145,12 @@ fn mark_as_copy(data: &Path, stream: &str) -> Result<(), Failure> {
     })
 }
 
-/// The first message of the stream: from here on the log has its id, and the server that is started
-/// first cannot differ on it.
+/// Appends the first message of the stream. It fixes the id of the log, so that the first server cannot choose another
+/// one.
 fn begin(connection: &Arc<Connection>) -> Result<(), Failure> {
     let random = || uuid::Uuid::new_v4().into_bytes();
     let link = hold(Arc::clone(connection), "carebook journal create", random());
     let begun = connection.block(link.fence(&Tail::beginning(), random()));
-    // Where another one was there sooner, it is begun all the same.
+    // If another process was faster, the stream has begun as well.
     begun.map(drop).map_err(|error| Failure::of_journal(&error))
 }

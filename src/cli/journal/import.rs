@@ -1,9 +1,7 @@
-//! `carebook journal create --from DIR`: a log that was kept in a directory alone, brought into a
-//! new stream.
+//! `carebook journal create --from DIR`: imports the log of a directory into a new stream.
 //!
-//! The stream is marked until it is complete and was compared. Until then no server starts on it,
-//! so an interrupted import is never taken for a service's whole history. Begun again, it continues
-//! where it was.
+//! The stream is marked until it is complete and was compared. Until then no server starts on it, so an interrupted
+//! import is never mistaken for a service's whole history. The same command continues it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -44,19 +42,19 @@ fn of_log(error: &wal::Error) -> Failure {
     }
 }
 
-/// What a stream has of a directory: all of its records.
+/// The result of an import: the stream has all records of the directory.
 pub(super) struct Imported {
-    /// How many were brought into it.
+    /// Number of records that were imported.
     pub(super) records: u64,
-    /// How many it had already.
+    /// Number of records that the stream had already.
     pub(super) before: u64,
 }
 
-/// Brings all records of a directory into the stream, which has these settings.
+/// Imports all records of a directory into the stream, which has these settings.
 ///
 /// # Errors
-/// When the directory is held, damaged, or has what a stream cannot have; when the stream has
-/// something else; when the servers are not reached.
+/// When the directory is held, damaged, or has a record that does not fit into a message; when the stream has other
+/// records; when the servers are not reached.
 pub(super) fn import(
     connection: &Arc<Connection>,
     config: &Value,
@@ -89,7 +87,7 @@ pub(super) fn import(
     }
     let link = fenced(connection, &info, base, &report)?;
     append(connection, &link, data, &report)?;
-    // What came before the first record is in the snapshot alone.
+    // Earlier commits are only in the snapshot.
     let storage = existing(data)?;
     let put = snapshot_store::put(
         &link,
@@ -99,7 +97,7 @@ pub(super) fn import(
         &|| false,
     );
     let put = put.map_err(of_journal)?;
-    // It is read again where an import before this one has put it there.
+    // If an earlier import has put it there, it is read back.
     let read = put
         .snapshots
         .first()
@@ -131,11 +129,11 @@ pub(super) fn import(
     })
 }
 
-/// Compares the directory with a stream that is not being imported into, as at the end of an import:
-/// whoever did not see that end begins it again. How many records there are.
+/// Compares the directory with a stream into which no import is in progress, as at the end of an import: an operator
+/// who did not see that end runs the command again. Returns the number of records.
 ///
 /// # Errors
-/// When the stream does not have all of them, or has more; when it has another record at a position.
+/// When the stream lacks records, has more, or has another record at a position.
 fn compare_imported(
     connection: &Arc<Connection>,
     data: &Path,
@@ -158,7 +156,7 @@ fn compare_imported(
         && covers.max().unwrap_or(0) + 1 >= found.extent.base.next
         && ancestors(&found.info.config).as_ref() == Some(&report.ancestors);
     let expected = report.last_position + 1 - report.first_position;
-    // What was purged is not there to be compared.
+    // Purged records cannot be compared.
     if !is_same || compare(connection, data)?.records != expected {
         return Err(not_empty(connection));
     }
@@ -172,7 +170,7 @@ fn not_empty(connection: &Connection) -> Failure {
     ))
 }
 
-/// The directory, when a stream can have all of it.
+/// Checks that every record of the directory fits into a message of the stream.
 fn expect_importable(data: &Path) -> Result<Report, Failure> {
     let mut longest = Longest::default();
     let mut measure = wal::each_record(|record| {
@@ -193,7 +191,7 @@ fn expect_importable(data: &Path) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// What a stream begins after that gets this directory's records.
+/// Returns the end before the first message of a stream that gets this directory's records.
 fn base_of(report: &Report) -> Tail {
     match report.first_position {
         1 => Tail::beginning(),
@@ -205,7 +203,7 @@ fn base_of(report: &Report) -> Tail {
     }
 }
 
-/// Begins an epoch at the end of what the stream has, which is the directory's, or nothing.
+/// Begins an epoch at the end of the stream, which is empty or has records of the directory.
 fn fenced(
     connection: &Arc<Connection>,
     info: &StreamInfo,
@@ -241,7 +239,7 @@ fn fenced(
     }
 }
 
-/// Appends what the stream does not have yet.
+/// Appends the records that the stream does not have yet.
 fn append(
     connection: &Connection,
     link: &JournalHandle,
@@ -299,8 +297,8 @@ impl Appending<'_> {
         }
         if record.position > self.next {
             let what = format!(
-                "the stream needs position {} next, and the directory has it no more: it was compacted \
-                 since an import began. Import into a journal of another name",
+                "the stream needs position {} next, and the directory no longer has it: it was compacted since the \
+                import began. Import into a journal of another name",
                 self.next
             );
             return Err(StreamError::Refused { what }.into());

@@ -1,4 +1,4 @@
-//! `carebook journal verify`: every message, and the chain; and against a directory.
+//! `carebook journal verify`: checks every message and the chain, and compares a directory with the stream.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub(super) struct VerifyArgs {
     data: Option<PathBuf>,
 }
 
-/// Maximum number of times the stream is read, anew whenever it was purged meanwhile.
+/// Maximum number of readings, repeated because the stream was purged meanwhile.
 const ATTEMPTS_MAX: u32 = 10;
 
 /// Numbers of what was read.
@@ -137,7 +137,7 @@ impl VerifyArgs {
     }
 }
 
-/// Carries out `work`, which reads the stream; repeats it when what it was to read next was purged meanwhile.
+/// Calls `work`, which reads the stream; repeats it when messages that it needs were purged meanwhile.
 fn retry_after_purge<T>(
     mut work: impl FnMut() -> Result<T, StreamError>,
 ) -> Result<T, StreamError> {
@@ -149,7 +149,7 @@ fn retry_after_purge<T>(
     }
     Err(StreamError::Refused {
         what:
-            "the stream is purged again and again of what is to be read next: run the command again"
+            "the stream is purged faster than it is read: run the command again"
                 .to_owned(),
     })
 }
@@ -191,8 +191,8 @@ fn whole(connection: &Arc<Connection>) -> Result<Whole, StreamError> {
     })
 }
 
-/// Reads each snapshot of the log; how many there are. Where others were listed meanwhile, these: the older
-/// ones are removed.
+/// Reads each snapshot of the log; returns their number. If others were listed meanwhile, reads those, since older ones
+/// are removed.
 fn read(
     connection: &Connection,
     mut list: SnapshotList,
@@ -263,20 +263,20 @@ impl Messages {
     }
 }
 
-/// What was compared.
+/// The result of a comparison.
 #[derive(Clone, Copy)]
 pub(in crate::cli) struct Compared {
-    /// How many records are the same.
+    /// Number of equal records.
     pub(in crate::cli) records: u64,
-    /// How many of the directory's are not in the stream any more.
+    /// Number of records of the directory that were purged from the stream.
     pub(in crate::cli) purged: u64,
 }
 
 /// Compares the records of a directory with those of the stream, and counts them.
 ///
 /// # Errors
-/// When the directory is damaged or held, is another log's, has more than the stream, or another
-/// record.
+/// When the directory is damaged or held, has another log, has more records than the stream, or another record at a
+/// position.
 pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<Compared, Failure> {
     let of_log = |error| match error {
         wal::Error::Held { .. } => Failure::Busy(error.to_string()),
@@ -312,7 +312,7 @@ pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<Compa
         },
     };
     let mut compare = wal::each_record(|record| comparing.compare(record));
-    // Those, too, that a snapshot covers.
+    // Includes the records that a snapshot covers.
     wal::records(existing(data)?.as_ref(), &mut compare).map_err(of_log)?;
     let compared = comparing.compared;
     joined
@@ -321,7 +321,7 @@ pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<Compa
     Ok(compared)
 }
 
-/// Compares each record with the stream's.
+/// Compares records with those of the stream.
 struct Comparing<'a> {
     connection: &'a Arc<Connection>,
     extent: Extent,
@@ -339,7 +339,7 @@ impl Comparing<'_> {
             self.begin_at(position)?;
         }
         match self.next_of_stream(position) {
-            // The repeated work begins with what is left.
+            // The repetition begins with the remaining messages.
             Err(error @ StreamError::Purged { .. }) => {
                 self.stream = None;
                 Err(error)
@@ -348,7 +348,7 @@ impl Comparing<'_> {
         }
     }
 
-    /// Begins to read at a position, unless the stream has it no more.
+    /// Begins to read at a position, unless the stream no longer has it.
     fn begin_at(&mut self, position: u64) -> Result<(), StreamError> {
         let connection = self.connection;
         let (extent, before) = StreamState::with(connection, |found| {

@@ -141,7 +141,7 @@ impl LogArgs {
         if let Some(error) = unusable {
             tracing::warn!(
                 error,
-                "RUST_LOG cannot be used: what is logged is as without it"
+                "RUST_LOG is invalid and ignored: the default filter applies"
             );
         }
         let mut logs = Logs {

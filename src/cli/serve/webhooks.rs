@@ -38,7 +38,7 @@ pub struct WebhookArgs {
     /// from the log when there is room.
     #[arg(long, value_name = "COUNT", default_value_t = 50_000)]
     webhooks_waiting_max: usize,
-    /// How many times shorter than they are the pauses between attempts are.
+    /// Divides the pauses between attempts by this; for tests.
     #[arg(long, value_name = "N", default_value_t = 1, hide = true,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     webhooks_hurry: u32,

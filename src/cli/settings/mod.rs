@@ -52,7 +52,7 @@ pub struct SettingsArgs {
     /// Where each setting comes from.
     #[arg(skip)]
     settings: Vec<Setting>,
-    /// What is said of environment variables that set nothing.
+    /// Warnings about unknown environment variables.
     #[arg(skip)]
     unknown: Vec<String>,
 }
@@ -74,7 +74,7 @@ impl SettingsArgs {
         }
     }
 
-    /// Stores the settings with their sources, and what is said of environment variables that set nothing.
+    /// Stores the settings with their sources, and the warnings about unknown environment variables.
     pub(super) fn set_sources(&mut self, settings: Vec<Setting>, unknown: Vec<String>) {
         self.settings = settings;
         self.unknown = unknown;
