@@ -102,7 +102,7 @@ impl Appending {
                 Attempt::Taken => match self.at_the_place().await? {
                     Some(appended) => return Ok(appended),
                     // An earlier attempt is being replicated, or the server is behind.
-                    None => "the stream does not show yet what came after".to_owned(),
+                    None => "the stream does not show the latest messages yet".to_owned(),
                 },
                 Attempt::Full(why) => {
                     // An attempt with unknown outcome may have taken the last room.
@@ -183,7 +183,7 @@ impl Appending {
         })
     }
 
-    /// Returns what is at the place of this message; `None` when nothing is, as far as is shown.
+    /// Returns the message at the place of this one; `None` when the servers show none.
     ///
     /// # Errors
     /// When the servers refuse to show the message.
@@ -204,7 +204,7 @@ impl Appending {
         };
         let name = match message.content {
             Content::Fence(node) => node.name.to_owned(),
-            Content::Batch(_) | Content::Barrier => "a process that did not say who".to_owned(),
+            Content::Batch(_) | Content::Barrier => "an unknown process".to_owned(),
         };
         Ok(Some(Appended::Other(Other {
             by: Some((message.epoch, name)),

@@ -1,5 +1,5 @@
-//! Creates a log in an empty directory: from a snapshot in the servers' object store, and from the records of the
-//! stream that its writer's directory had.
+//! Creates a log in an empty directory: from a snapshot in the servers' object store, and from the stream's records
+//! since the first one in the directory of the snapshot's writer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,8 +25,8 @@ fn refused(position: u64) -> impl Fn(StreamError) -> Error {
     }
 }
 
-/// Makes an empty directory a log that begins with the newest good snapshot; leaves it empty where there is none.
-/// Changes nothing where the directory has a log. `marks` is called before an empty directory gets its first file.
+/// Creates a log that begins with the newest good snapshot, if the directory is empty and there is such a snapshot.
+/// `marks` is called before an empty directory gets its first file.
 ///
 /// # Errors
 /// [`Error::Held`], [`Error::Io`]; [`Error::Visitor`] with a [`StreamError`] when the stream has gaps, lacks
@@ -54,19 +54,19 @@ pub(super) fn begin_with_snapshot<V: StreamVisitor>(
                 let covers = snapshot.carried.covers;
                 tracing::info!(
                     covers,
-                    "the directory begins with a snapshot of the journal's"
+                    "the directory begins with a snapshot of the journal"
                 );
                 return Ok(());
             }
             Err(error @ (Error::Damaged { .. } | Error::Io { .. })) => {
                 let covers = snapshot.carried.covers;
-                tracing::warn!(%error, covers, "a snapshot of the journal's is not used");
+                tracing::warn!(%error, covers, "a snapshot of the journal is not used");
             }
             Err(Error::Visitor { source, .. })
                 if matches!(source.downcast_ref(), Some(StreamError::Refused { .. })) =>
             {
                 let covers = snapshot.carried.covers;
-                tracing::warn!(error = %source, covers, "a snapshot of the journal's is not used");
+                tracing::warn!(error = %source, covers, "a snapshot of the journal is not used");
             }
             Err(error) => return Err(error),
         }

@@ -245,7 +245,7 @@ impl Connection {
         let asked = self.client.send_request(subject.to_owned(), request);
         let said = |error: &RequestError| match error.kind() {
             RequestErrorKind::NoResponders => {
-                "no server answers for it: it may have no leader just now".to_owned()
+                "no server answers: there may be no leader at the moment".to_owned()
             }
             RequestErrorKind::TimedOut => format!("no answer within {ANSWER_TIMEOUT:?}"),
             _ => error.to_string(),
@@ -269,7 +269,7 @@ impl Connection {
             .map_err(|error| Unanswered::Silent(format!("an answer is no JSON: {error}")))?;
         match &answer["error"] {
             Value::Null if has_no_leader(&answer["cluster"]) => Err(Unanswered::Silent(
-                "the stream has no leader: no majority of its servers is there".to_owned(),
+                "the stream has no leader: a majority of its servers is unavailable".to_owned(),
             )),
             Value::Null => Ok(answer),
             error => Err(Unanswered::of(error)),
@@ -318,13 +318,14 @@ impl Connection {
     }
 
     /// Checks that this stream, which stores data beside the journal, is stored in files and in at least `replicas`
-    /// copies, and that the lease's bucket forgets and takes entries as it has to.
+    /// copies, and that the limits of the lease's bucket are as required.
     ///
     /// # Errors
     /// [`StreamError::Weak`] when it is not; another error when the servers do not answer.
     pub(super) async fn keeps(&self, stream: &str, replicas: u64) -> Result<(), StreamError> {
         let info = self.api(&format!("STREAM.INFO.{stream}"), &json!({})).await;
-        let info = info.map_err(|error| self.failed("tell of what is beside the stream", error))?;
+        let info =
+            info.map_err(|error| self.failed("describe a stream beside the journal", error))?;
         let faults = weaker_beside(&info["config"], &self.names, replicas);
         match faults.is_empty() {
             true => Ok(()),
@@ -367,14 +368,14 @@ impl Connection {
     }
 
     fn parse_info(&self, info: Result<Value, Unanswered>) -> Result<StreamInfo, StreamError> {
-        let info = info.map_err(|error| self.failed("tell of the stream", error))?;
+        let info = info.map_err(|error| self.failed("describe the stream", error))?;
         let (config, state, cluster) = (&info["config"], &info["state"], &info["cluster"]);
         let number = |of: &Value, name: &str| of[name].as_u64().unwrap_or(0);
         let followers = cluster["replicas"].as_array().into_iter().flatten();
         let (first, last) = (number(state, "first_seq"), number(state, "last_seq"));
         if first.max(last) > NUMBER_MAX {
             let what = format!(
-                "the servers say of the stream what cannot be: its messages are {first} to {last}"
+                "the servers report impossible sequences for the stream: {first} to {last}"
             );
             return Err(StreamError::Refused { what });
         }

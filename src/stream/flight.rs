@@ -98,7 +98,7 @@ pub(super) async fn fly<T: InFlightEvents + Clone>(
     {
         // The outcomes of messages in flight are not reported any more.
         told.has_failed(StreamError::Unknown {
-            what: format!("what sends it has failed: {why}"),
+            what: format!("the sending task has failed: {why}"),
         });
     }
 }
@@ -257,7 +257,7 @@ impl<T: InFlightEvents> Flight<T> {
             Attempt::Taken => match self.oldest().at_the_place().await? {
                 Some(appended) => return self.handle_found(appended).await,
                 // An earlier attempt is being replicated, the server is behind, or an attempt was lost.
-                None => "the stream does not show yet what came after".to_owned(),
+                None => "the stream does not show the latest messages yet".to_owned(),
             },
             Attempt::Full(why) => {
                 // An attempt with unknown outcome may have taken the last room.

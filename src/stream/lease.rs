@@ -385,7 +385,7 @@ struct Keeping {
 
 impl Keeping {
     async fn run(self, mut stopped: watch::Receiver<bool>) {
-        // Whether it was said that the lease is not renewed.
+        // Whether the failed renewal was logged.
         let mut is_told = false;
         loop {
             tokio::select! {
@@ -435,7 +435,10 @@ impl Keeping {
             Ok(Ok(_)) => {
                 self.make_again(sent).await;
                 if !is_told {
-                    tracing::warn!(error = %why, "the writer's lease was not renewed for a term, and is looked for again");
+                    tracing::warn!(
+                        error = %why,
+                        "the writer's lease was not renewed for a term: its bucket is checked"
+                    );
                 }
                 return;
             }

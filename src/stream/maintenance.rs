@@ -58,8 +58,9 @@ impl JournalHandle {
         Ok(info)
     }
 
-    /// Checks that nobody else has removed messages from the stream's beginning, and says so. A writer goes on: its
-    /// directory may be the only one that has them, and all that it acknowledges is in that directory, too.
+    /// Checks that nobody else has removed messages from the stream's beginning, and logs the result. A writer
+    /// continues: its directory may be the only one that has them, and everything that it acknowledges is in that
+    /// directory, too.
     async fn check_beginning(&self, beginning: &mut StreamBeginning, info: &StreamInfo) {
         let log_id = self.builder.lock().as_ref().map(|builder| builder.log_id);
         let checked = beginning.check(&self.connection, info, log_id).await;
@@ -72,9 +73,9 @@ impl JournalHandle {
         }
     }
 
-    /// Compares the message that was this process's last one at the check before with the one that the stream has
-    /// there, once others came after it: the servers take those also after another history of the same length. Where
-    /// nothing came, the next append is preceded by such a comparison.
+    /// Compares this process's last message at the previous check with the message at its sequence in the stream, once
+    /// others came after it: the servers accept those also after another history of the same length. If none came, the
+    /// next append is preceded by such a comparison.
     async fn check_stored(&self, known: &mut Option<StoredMessage>) {
         let newest = self.stored.lock().clone();
         let sequence = |stored: Option<&StoredMessage>| stored.map(|(its, _)| *its);
@@ -85,7 +86,7 @@ impl JournalHandle {
             let Ok(found) = self.connection.message_now(*sequence).await else {
                 return;
             };
-            // What was purged was in snapshots; what the stream has lost is noticed by its length.
+            // Purged messages are in snapshots; a loss is detected by the length of the stream.
             if found.is_some_and(|found| found != *bytes) {
                 let position = self.next_position().map_or(0, |next| next - 1);
                 self.end(StreamError::Replaced { position });

@@ -118,7 +118,7 @@ impl Reader {
             };
             // The task fetches for as long as there is a receiver.
             let Some((sequence, pending, payload)) = sent else {
-                let what = "what reads the journal has failed, see the log".to_owned();
+                let what = "the task that reads the journal has failed, see the log".to_owned();
                 return Err(StreamError::Refused { what });
             };
             // A message that was requested by its sequence comes once more.
@@ -178,7 +178,7 @@ impl Reader {
         let next = self.tail.sequence + 1;
         tracing::debug!(
             next,
-            "reading the journal begins again, since nothing is sent"
+            "reading the journal starts again, since no messages are sent"
         );
         let (sender, messages) = mpsc::channel(AHEAD);
         self.task.abort();
@@ -249,7 +249,7 @@ async fn fetch(connection: Arc<Connection>, from: u64, sender: mpsc::Sender<Sent
     let mut next = from;
     while !sender.is_closed() {
         if let Err(why) = fetch_some(&connection, &mut next, &sender).await {
-            tracing::debug!(%why, next, "reading the journal begins again");
+            tracing::debug!(%why, next, "reading the journal starts again");
         }
         sleep(PAUSE).await;
     }

@@ -68,8 +68,7 @@ impl Room {
         self.free() < self.reserve.load(Ordering::Relaxed)
     }
 
-    /// Returns why no further command may be decided while `queued` bytes are in flight, which need room that they do
-    /// not take yet.
+    /// Returns why no further command may be decided, if so; `queued` bytes are in flight and will need room.
     pub(super) fn lack(&self, queued: usize) -> Option<String> {
         let (free, reserve) = (self.free(), self.reserve.load(Ordering::Relaxed));
         (free.saturating_sub(queued as u64) < reserve).then(|| {

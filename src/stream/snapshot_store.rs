@@ -33,7 +33,7 @@ use crate::base::hex::hex;
 const BYTES_TIMEOUT: Duration = Duration::from_secs(15);
 /// Timeout until the server that answers has an object that the leader has.
 const FIND_TIMEOUT: Duration = Duration::from_secs(5);
-/// Number of times that a snapshot is read until it counts as damaged: who sends it may be behind.
+/// Number of times that a snapshot is read until it counts as damaged: the server that sends it may lag behind.
 const READ_MAX: usize = 3;
 /// Pause before a server is asked again that may be behind.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -244,9 +244,9 @@ pub fn put(
     Ok(list)
 }
 
-/// Whether an older snapshot stays listed, by what reading it back came to. One that cannot be read at present may be
-/// whole, so it stays; and it keeps no newer one, which was read back, from being listed. A purge reads all that are
-/// listed, so it does not begin until this one can be read again or newer ones have taken its place.
+/// Whether an older snapshot stays listed, given the result of reading it back. One that cannot be read at present may
+/// be whole, so it stays, and does not prevent that a newer one is listed. A purge reads all listed snapshots, so it
+/// waits until this one can be read again or is replaced by newer ones.
 fn stays_listed(read: &Result<Option<String>, StreamError>, covers: u64) -> bool {
     match read {
         Ok(None) => true,
@@ -293,7 +293,7 @@ fn damage(
         let mut download = fetch(connection, snapshot)?;
         let differs = match io::copy(&mut download, &mut io::sink()) {
             Ok(read) if read == bytes => break,
-            Ok(read) => format!("it has {read} bytes, and {bytes} were put there"),
+            Ok(read) => format!("it has {read} bytes instead of {bytes}"),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => error.to_string(),
             Err(error) => {
                 let what = format!("a snapshot cannot be read from the object store: {error}");
@@ -377,7 +377,7 @@ async fn objects(
 ) -> Result<Vec<(String, String)>, StreamError> {
     let name = &connection.names().snapshots;
     let cannot = refused(&format!(
-        "what is in the object store {name} cannot be listed"
+        "the content of the object store {name} cannot be listed"
     ));
     let listing = async {
         let mut objects = store.list().await.map_err(|error| cannot(&error))?;
@@ -401,7 +401,7 @@ async fn sweep(
     there: Vec<(String, String)>,
     seen: &mut Parts,
 ) -> Result<(), StreamError> {
-    let cannot = refused("what is in the servers' object store cannot be removed");
+    let cannot = refused("an object in the servers' object store cannot be removed");
     let newest = kept.first().map_or(0, |one| one.carried.covers);
     let is_older = |name: &str| {
         let covers = name

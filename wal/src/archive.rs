@@ -23,10 +23,10 @@ use crate::storage::{COPY, File, ReadOnly, Storage, copy_range};
 use crate::throttle::Copying;
 
 /// The fault of a segment that was written under the log's id, but by a copy of the log's directory.
-const OF_ANOTHER_PAST: &str = "the segment does not go on from what the log holds: it was written by a \
+const OF_ANOTHER_PAST: &str = "the segment does not continue the log: it was written by a \
                                copy of the log that went another way, or by another node of its journal";
 /// The fault of such a segment that comes before what the log holds.
-const LEADS_ELSEWHERE: &str = "what the log holds does not go on from this segment: it was written by a \
+const LEADS_ELSEWHERE: &str = "the log does not continue this segment: it was written by a \
                                copy of the log that went another way, or by another node of its journal";
 
 /// The folder of a log: its id in hexadecimal digits.
@@ -119,7 +119,7 @@ fn is_same(source: &dyn File, there: &dyn File, length: u64) -> io::Result<bool>
     Ok(true)
 }
 
-/// Returns the end of a sentence that says up to where everything is there, when `position` is missing.
+/// Returns the end of a sentence: the position up to which everything is there, when `position` is missing.
 fn whole_before(position: u64) -> String {
     match position.checked_sub(1) {
         None | Some(0) => String::new(),

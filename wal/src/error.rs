@@ -1,4 +1,4 @@
-//! The errors of a log, each told as a sentence: what, where, and what to do.
+//! The errors of a log. Each is displayed as a sentence: what, where, and what to do.
 
 use std::fmt;
 use std::io;
@@ -180,7 +180,7 @@ impl Error {
     }
 }
 
-/// Why a change of the manifest (a snapshot installed, segments removed) did not happen.
+/// Why a change of the manifest (a snapshot installed, segments removed) failed.
 pub(crate) enum MaintenanceError {
     /// Nothing has changed: the log goes on, and it can be tried again.
     Passing(Error),
@@ -238,7 +238,7 @@ impl fmt::Display for Error {
             ),
             Self::Unfinished { directory } => write!(
                 f,
-                "{directory} is what an unfinished backup or restore has left, and no log: the file {} \
+                "{directory} holds the remains of an unfinished backup or restore, and no log: the file {} \
                  is there; remove the directory, and make it again",
                 format::COPY_TEMP
             ),

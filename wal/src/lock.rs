@@ -16,7 +16,7 @@ const LIVING_MIN: Duration = Duration::from_millis(150);
 /// Time between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Takes the log for this process alone, and says so in the lock file.
+/// Locks the log for this process alone, and names it in the lock file.
 pub(crate) fn take(storage: &dyn Storage) -> Result<Lock, Error> {
     let holder = holder::starts();
     unless_held(storage, DYING_MAX, || storage.lock(format::LOCK, &holder))
@@ -38,8 +38,8 @@ pub(crate) fn write_epoch(storage: &dyn Storage, epoch: u64) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     Nobody,
-    /// A process that has not said yet that it appends: it reads the log, as a
-    /// start does, or it is of an older release.
+    /// A process that has not announced yet that it appends: it reads the log, as a start does, or is of an older
+    /// release.
     Starts,
     /// A process that appends, in this epoch.
     Appends(u64),

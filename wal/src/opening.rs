@@ -1,5 +1,5 @@
-//! The common parts of opening a log and checking one: the snapshot they begin with, the report they
-//! end with, and what a directory without a manifest is.
+//! The common parts of opening a log and checking one: the snapshot they begin with, the report they end with, and the
+//! error for a directory without a manifest.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What was found in a log, for people.
+//! The report of what was found in a log.
 
 use std::fmt;
 

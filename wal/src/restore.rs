@@ -1,4 +1,4 @@
-//! Makes a new log of what another one held at a position.
+//! Makes a new log with the state of another one at a position.
 
 use std::collections::HashSet;
 use std::io;
@@ -68,9 +68,9 @@ pub struct Past {
     archive: Option<Arc<WithArchive>>,
     /// The archive's folder, if it has no segment of the log.
     empty_folder: Option<String>,
-    /// Why no more of the archive can be had before the log's own records.
+    /// Why no further segments of the archive can be used before the log's own records.
     lacking: Option<Lacking>,
-    /// Why no more of the archive can be had after them.
+    /// Why no further segments of the archive can be used after them.
     damage_behind: Option<Error>,
 }
 
@@ -403,7 +403,7 @@ impl Past {
             file: self.storage.describe(""),
             source: io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("position {position} is not to be had, {bound}"),
+                format!("position {position} cannot be restored, {bound}"),
             ),
         }
     }

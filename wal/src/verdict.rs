@@ -1,4 +1,4 @@
-//! What the end of a log means, decided by a table. Reads nothing and changes nothing.
+//! Decides, by a table, what the end of a log means. Reads nothing and changes nothing.
 
 /// What is at the place where the records end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl Row {
     }
 }
 
-/// The verdict on what was seen.
+/// Returns the verdict on an observation.
 pub(crate) fn decide(seen: Observation) -> Verdict {
     let row = TABLE.iter().find(|row| row.matches(seen));
     row.expect("a test finds a row for every observation")

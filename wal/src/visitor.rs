@@ -42,8 +42,8 @@ impl From<&Snapshot> for SnapshotInfo {
     }
 }
 
-/// Sees what a log holds: the newest good snapshot, where there is one, and
-/// every record after the position that it covers, in order.
+/// Receives the content of a log: the newest good snapshot, if there is one, and every record after the position that
+/// it covers, in order.
 pub trait Visitor {
     /// Which log it is: called once, before everything else.
     fn identity(&mut self, _identity: &Identity) {}

@@ -327,9 +327,13 @@ impl Follower {
             return;
         }
         match settings {
-            Err(error) => tracing::warn!(%error, "this process does not take over: the settings of the stream or of a \
-            server are too weak"),
-            Ok(()) => tracing::info!("the settings of the stream and of the servers meet the requirements again"),
+            Err(error) => tracing::warn!(
+                %error,
+                "this process does not take over: the settings of the stream or of a server are too weak"
+            ),
+            Ok(()) => tracing::info!(
+                "the settings of the stream and of the servers meet the requirements again"
+            ),
         }
     }
 

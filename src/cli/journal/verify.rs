@@ -148,9 +148,7 @@ fn retry_after_purge<T>(
         }
     }
     Err(StreamError::Refused {
-        what:
-            "the stream is purged faster than it is read: run the command again"
-                .to_owned(),
+        what: "the stream is purged faster than it is read: run the command again".to_owned(),
     })
 }
 

@@ -1,5 +1,5 @@
-//! The files on which a survey is based. They are compared again before anything is changed:
-//! between the survey and the change, nothing keeps anybody from starting a server.
+//! The files on which a survey is based. They are compared again before anything is changed: a server may have been
+//! started since the survey.
 
 use std::io;
 
@@ -49,8 +49,7 @@ impl DirectoryFiles {
             what: "recover",
             file: storage.describe(""),
             source: io::Error::other(
-                "the directory has changed since it was looked at; nothing was changed now; run \
-                 recover again",
+                "the directory has changed since it was surveyed; nothing was changed now; run recover again",
             ),
         })
     }

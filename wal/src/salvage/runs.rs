@@ -261,7 +261,7 @@ pub(super) fn id_of(
     })
 }
 
-/// Returns the log whose segment a file says that it is; `None` when its header cannot be read.
+/// Returns the log id in a segment's header; `None` when the header cannot be read.
 fn log_of_segment(storage: &dyn Storage, name: &str) -> Result<Option<LogId>, Error> {
     let failed = |source| Error::io("read", storage.describe(name))(source);
     let file = storage.open_read(name).map_err(failed)?;

@@ -331,12 +331,12 @@ impl Reading<'_> {
     }
 }
 
-/// Whether a file says of itself that it is this log's snapshot.
+/// Whether the header of a file names this log as the snapshot's.
 pub(crate) fn is_of(storage: &dyn Storage, name: &str, log: &LogId) -> Result<bool, Error> {
     Ok(log_of(storage, name)? == Some(*log))
 }
 
-/// Returns the log whose snapshot a file says that it is; `None` when it is none.
+/// Returns the log id in a snapshot's header; `None` when the file is no snapshot.
 pub(crate) fn log_of(storage: &dyn Storage, name: &str) -> Result<Option<LogId>, Error> {
     let failed = |source| Error::io("read", storage.describe(name))(source);
     let file = storage.open_read(name).map_err(failed)?;
