@@ -67,7 +67,7 @@ impl BackupStatus {
             return Ok(Self::default());
         }
         serde_json::from_slice(&text).map_err(|error| {
-            let why = format!("it holds something else than the status of backups ({error})");
+            let why = format!("it does not hold the status of backups ({error})");
             io::Error::new(io::ErrorKind::InvalidData, why)
         })
     }
@@ -110,10 +110,10 @@ pub(super) fn expect_status(file: &Path) -> io::Result<()> {
     BackupStatus::before(&place_of(file)?).map(drop)
 }
 
-/// Checks that a file can be put in the place of this one.
+/// Checks that this file can be replaced.
 ///
 /// # Errors
-/// When that is not so, as in a folder that does not exist.
+/// When it cannot, for example in a folder that does not exist.
 pub(super) fn expect_writable(file: &Path) -> io::Result<()> {
     Unfinished::open(&place_of(file)?, MODE).map(drop)
 }

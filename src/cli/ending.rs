@@ -37,8 +37,7 @@ fn code_of(error: &wal::Error) -> u8 {
     }
 }
 
-/// Waits until [`end`], which the log's thread has called, ends the process with the exit code of its reason. Returns
-/// if it does not.
+/// Waits until [`end`], which the log's thread has called, ends the process with its exit code. Returns if it does not.
 pub(super) fn wait_for_the_end() {
     std::thread::sleep(RESPONSES_TIMEOUT * 3);
 }

@@ -40,7 +40,7 @@ const CONTENT_TYPE: (&str, &str) = ("content-type", "application/cloudevents+jso
 const TRACEPARENT: &str = "traceparent";
 /// Timeout for an acknowledgement.
 const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the first connection is waited for before an event is sent.
+/// How long to wait for the first connection before an event is sent.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Interval at which a silent server is pinged.
 const PING_INTERVAL: Duration = Duration::from_secs(10);

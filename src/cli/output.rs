@@ -102,8 +102,8 @@ pub fn new_directory(path: &Path) -> Result<Arc<dyn Storage>, Failure> {
         .map_err(|error| Failure::other(format!("{} cannot be used: {error}", path.display())))
 }
 
-/// Does what [`new_directory`] does, for a log that needs the directory for itself: it may hold only what a file
-/// system keeps there. Files of the log itself are left to `wal`, which checks again once it holds the lock.
+/// Does what [`new_directory`] does, for a log that needs an empty directory, except for `lost+found`. Files of the log
+/// itself are left to `wal`, which checks again once it holds the lock.
 ///
 /// # Errors
 /// The errors of [`new_directory`]; when the directory holds directories, or names that are no file names of a log.
@@ -149,7 +149,7 @@ pub fn left_unfinished(
     }
 }
 
-/// Whether the disk of what is made is full.
+/// Whether the disk of the new directory is full.
 fn lacks_room(error: &wal::Error) -> bool {
     match error {
         wal::Error::Io { source, .. } => matches!(

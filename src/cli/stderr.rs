@@ -10,7 +10,8 @@ use serde_json::json;
 /// Whether a line is printed as a JSON object.
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Has each further line printed as those of a log in JSON: what a server prints beside its log is why it ends.
+/// Prints further lines as JSON, in the form of the log: the only line that a server prints beside its log is the
+/// reason why it ends.
 pub fn print_json_lines() {
     AS_JSON.store(true, Ordering::Relaxed);
 }

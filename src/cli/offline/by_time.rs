@@ -1,10 +1,10 @@
-//! What `carebook restore --at TIME` has found at both sides of the time, and whether that can be relied on.
+//! The commits before and after the time of `carebook restore --at TIME`, and whether that time can be relied on.
 
 use serde_json::{Value, json};
 
 use crate::base::time::Timestamp;
 
-/// So many commits of one and the same time, to the millisecond, are told.
+/// Number of commits of one and the same millisecond from which on the time is in doubt.
 const SAME_TIME_MIN: u64 = 100;
 
 /// Commits in a row that have the same time.
@@ -34,7 +34,7 @@ pub(super) struct ByTime {
 }
 
 impl ByTime {
-    /// A commit, the next one, is of that time or before.
+    /// Adds the next commit, which is of that time or before.
     pub(super) fn add_before(&mut self, position: u64, at: Timestamp) {
         match &mut self.last {
             Some(run) if run.at == at => run.count += 1,
@@ -42,7 +42,7 @@ impl ByTime {
         }
     }
 
-    /// A commit, the next one, comes after those.
+    /// Adds the next commit, which is later.
     pub(super) fn add_after(&mut self, position: u64, at: Timestamp) {
         match &mut self.next {
             Some(run) if run.at == at => run.count += 1,
@@ -51,18 +51,18 @@ impl ByTime {
         }
     }
 
-    /// No more is to be looked at.
+    /// Notes that further commits need not be examined.
     pub(super) fn end(&mut self) {
         self.has_ended = true;
     }
 
-    /// Whether later commits say nothing more.
+    /// Whether further commits need not be examined.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Why the time is in doubt at `now`, if it is: the times of commits never decrease, so a clock that was ahead
-    /// gives its time to what is committed after it was set right, too.
+    /// Returns why the time is in doubt at `now`, if it is. The times of commits never decrease, so after a clock was
+    /// ahead and then corrected, further commits get the time of the last one before.
     pub(super) fn doubt(&self, now: Timestamp) -> Option<String> {
         const EXACT: &str = "what is committed meanwhile has the same time. Only a position is exact: \
                              `carebook inspect records` shows them";

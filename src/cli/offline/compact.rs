@@ -136,7 +136,7 @@ impl CompactArgs {
         }
         if let Some(archive) = self.archive_of(error) {
             return Failure::of_log(error).with(format_args!(
-                "Nothing was removed: make room for the segments in {}, and do it again",
+                "Nothing was removed: make room for the segments in {}, and run the command again",
                 archive.display()
             ));
         }

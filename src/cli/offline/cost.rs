@@ -38,7 +38,7 @@ impl Cost {
     /// # Errors
     /// When the directory cannot be read.
     pub(super) fn of(salvage: &Salvage, way: WayOut) -> Result<Self, Failure> {
-        let mut replaying = Replaying::new("weighing what is kept");
+        let mut replaying = Replaying::new("reading the kept records");
         salvage
             .show(way, &mut replaying)
             .map_err(|error| Failure::of_log(&error))?;
@@ -69,7 +69,7 @@ impl Cost {
             }
             Ok(())
         };
-        let bar = progress_bar(0, "weighing what is lost");
+        let bar = progress_bar(0, "reading the lost records");
         let walked = salvage.records_after_shown(way.keep_to, &mut weigh, &mut |done, total| {
             bar.set_length(total);
             bar.set_position(done);

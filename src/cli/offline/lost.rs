@@ -40,7 +40,7 @@ pub(super) struct LostNames<'a> {
 }
 
 impl<'a> LostNames<'a> {
-    /// Creates a finder that also looks into the tables that are kept.
+    /// Creates a finder that also reads the kept tables.
     pub(super) fn new(kept: &'a Tables) -> Self {
         Self {
             kept,

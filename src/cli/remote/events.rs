@@ -181,7 +181,7 @@ impl Shown {
     }
 }
 
-/// Why a reading was broken off.
+/// Why reading stopped.
 enum Broken {
     /// A retry is useless.
     Final(Failure),
@@ -207,7 +207,7 @@ struct Reading<'c> {
     follows: bool,
     /// Whether the server has answered with a page; then, while following, it is tried again.
     has_begun: bool,
-    /// The log of the events so far: identifiers of another log say nothing of this one.
+    /// The log of the events so far: positions of another log have no meaning in this one.
     source: Option<String>,
     filter: Vec<(&'static str, String)>,
     /// The last event that was printed.
@@ -369,7 +369,7 @@ impl<'c> Reading<'c> {
         }
     }
 
-    /// Ends the reading where the server's log has become another one.
+    /// Fails if the server's log is another one than before.
     fn check_source(&mut self, event: &str) -> Result<(), Failure> {
         let origin: Origin = serde_json::from_str(event)
             .map_err(|error| Failure::other(format!("no event: {error}: {event}")))?;
@@ -388,7 +388,7 @@ impl<'c> Reading<'c> {
         }
     }
 
-    /// The failure where the server's log is not the one of the events so far.
+    /// Returns the failure for a server whose log is not that of the events so far.
     fn of_another_log(&self, how: &str) -> Failure {
         Failure::other(format!(
             "{}: the server has another log than before ({how}), as after a restore; events of it may be missing: \

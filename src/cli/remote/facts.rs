@@ -1,5 +1,4 @@
-//! `carebook facts`: loads reference facts, over HTTP or into a stopped server's directory,
-//! and shows what they look like.
+//! `carebook facts`: loads reference facts, over HTTP or into a stopped server's directory, and prints samples.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -182,7 +181,7 @@ fn load_into(data: &Path, input: impl Read) -> Result<Value, Failure> {
     serde_json::from_slice(&to_json(&summary)).map_err(Failure::from_error)
 }
 
-/// Why not all facts were taken, and what to do.
+/// Returns why not all facts were applied, and what to do.
 fn why_it_ended(ended: &Ended) -> String {
     let why = match ended.reply {
         CommandResult::Unavailable | CommandResult::Overloaded => {
@@ -200,7 +199,7 @@ fn why_it_ended(ended: &Ended) -> String {
     format!("{why}; {before}. Loading the whole file again is safe")
 }
 
-/// Puts the facts of `input`, one a line, in place, as a workflow of this machine's.
+/// Applies the facts of `input`, one a line, as a system workflow of this machine.
 ///
 /// # Errors
 /// When the input cannot be read, or the engine does not take a fact.

@@ -1,4 +1,4 @@
-//! What is checked of the settings of `carebook serve`: before each start, and with `--check` instead of one.
+//! Checks the settings of `carebook serve`: before each start, and with `--check` instead of a start.
 
 use std::io::ErrorKind;
 
@@ -10,7 +10,7 @@ use crate::cli::path_checks::is_within;
 use crate::cli::stderr::print_to_stderr;
 
 impl ServeArgs {
-    /// Judges all that can be judged without starting, and prints it.
+    /// Checks everything that can be checked without a start, and prints the settings.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.check_flags()?;
         let trusted = self.trust.config()?;
@@ -30,7 +30,7 @@ impl ServeArgs {
         self.settings.print()
     }
 
-    /// Checks what the flags alone determine.
+    /// Checks the flags alone.
     pub(super) fn check_flags(&self) -> Result<(), Failure> {
         self.console.client(self.keys.issuer())?;
         self.expect_archive_elsewhere()?;
@@ -52,7 +52,7 @@ impl ServeArgs {
         )))
     }
 
-    /// Rejects an archive in the data directory: who removes the one removes the other.
+    /// Rejects an archive inside the data directory: removing the directory would remove the archive.
     fn expect_archive_elsewhere(&self) -> Result<(), Failure> {
         match (&self.archive, &self.data) {
             (Some(archive), Some(data)) if is_within(archive, data) => {
@@ -66,7 +66,7 @@ impl ServeArgs {
         }
     }
 
-    /// Rejects an archive that is there and is no directory, or cannot be opened. A missing one is made at the start.
+    /// Rejects an existing archive that is no directory, or cannot be opened. A missing one is created at the start.
     fn expect_usable_archive(&self) -> Result<(), Failure> {
         let Some(archive) = &self.archive else {
             return Ok(());

@@ -35,7 +35,8 @@ impl KeySetAge {
         Self { verifier, max }
     }
 
-    /// Returns the time until [`KeySetAge::expire_if_too_old`] is due: at regular intervals, and when the set becomes too old.
+    /// Returns the time until the next call of [`KeySetAge::expire_if_too_old`]: at regular intervals, and when the set
+    /// becomes too old.
     pub(super) fn next_check(&self) -> Duration {
         let age = self.verifier.key_set_age(Instant::now());
         let left = self.max.checked_sub(age);

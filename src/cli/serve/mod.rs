@@ -202,7 +202,7 @@ impl ServeArgs {
         let data = self.directory(demo.as_ref())?;
         let tls = self.tls()?;
         let nats = self.nats.target(&trusted)?;
-        // A provider may let this wait: what can fail at once has failed before.
+        // A provider may take long to answer, so everything that can fail at once was checked before.
         manager::status("waiting for the keys of tokens");
         let (verifier, age) = self.keys.verifier(keys_from, demo.as_ref())?;
         manager::status("reading the log");
@@ -250,8 +250,8 @@ impl ServeArgs {
         stopped(&engine, published, running)
     }
 
-    /// The engine on the data directory, and on the journal where there is one; it tends its log
-    /// from here on.
+    /// Opens the engine on the data directory, and on the journal if there is one, and starts the maintenance of its
+    /// log.
     #[allow(clippy::type_complexity)]
     fn engine(
         &self,
@@ -302,7 +302,7 @@ impl ServeArgs {
         self.runtimes.unwrap_or(processors).max(1)
     }
 
-    /// The data directory.
+    /// Returns the data directory.
     fn directory(&self, demo: Option<&Demo>) -> Result<PathBuf, Failure> {
         let named = demo.map(Demo::data).or(self.data.as_deref());
         named
@@ -319,7 +319,7 @@ impl ServeArgs {
         }
     }
 
-    /// The service, the internal service, and its address.
+    /// Creates the service, and the internal service with its address.
     #[allow(clippy::type_complexity)]
     fn services(
         &self,
@@ -356,7 +356,7 @@ impl ServeArgs {
         Ok((public, Some(internal), Some(address)))
     }
 
-    /// The sources of metrics beside the engine and its front; starts the threads that update them.
+    /// Returns the sources of metrics beside the engine and its front; starts the threads that update them.
     fn upkeep(
         &self,
         tls: Option<&Arc<Tls>>,
@@ -377,7 +377,7 @@ impl ServeArgs {
         })
     }
 
-    /// The console, with the retention settings that it shows.
+    /// Returns the console, with the retention settings that it shows.
     fn consoles(&self, demo: Option<&Demo>) -> Result<Consoles, Failure> {
         let kept = serde_json::json!({
             "logSeconds": self.log_retention.as_secs(),
@@ -396,7 +396,7 @@ impl ServeArgs {
 
     fn bind(&self) -> Result<TcpListener, Failure> {
         let bound = listen(self.listen);
-        // So that a demonstration need not look for a free port.
+        // A demonstration uses another port if its own is taken.
         let bound = match bound {
             Err(error) if self.demo && error.kind() == std::io::ErrorKind::AddrInUse => {
                 listen((self.listen.ip(), 0).into())

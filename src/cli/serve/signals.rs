@@ -50,7 +50,7 @@ impl Starting {
             });
             // After the start, other listeners handle the signals.
             if watched.load(Ordering::Acquire) {
-                tracing::info!("told to stop while starting");
+                tracing::info!("stop requested during the start");
                 flush();
                 std::process::exit(0);
             }
@@ -121,7 +121,7 @@ pub(super) fn listen_to_signals(
                     }
                 }
             });
-            tracing::info!("told to stop");
+            tracing::info!("stop requested");
             manager::stopping();
             // If sending fails, the server has ended already.
             let _ = sender.send(true);

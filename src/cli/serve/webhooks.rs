@@ -45,7 +45,7 @@ pub struct WebhookArgs {
 }
 
 impl WebhookArgs {
-    /// Rejects a key that is there and cannot be used: the named one, or that in the data directory.
+    /// Rejects an existing key that cannot be used: the named one, or that in the data directory.
     ///
     /// # Errors
     /// When that is so.
@@ -58,9 +58,9 @@ impl WebhookArgs {
         checked.map_err(Failure::other)
     }
 
-    /// Starts to deliver, once the engine is the writer, on a thread of its own, to receivers that
-    /// `tls` trusts, traced by `tracer`. The sender that is returned stops it; then the receiver
-    /// turns true once nothing is sent any more and the progress is recorded.
+    /// Starts the thread that delivers, once the engine is the writer, to receivers that `tls` trusts; `tracer` traces
+    /// the deliveries. The returned sender stops it; then the returned receiver turns true once nothing is sent any
+    /// more and the progress is recorded.
     ///
     /// # Errors
     /// When the key cannot be used, or the thread not be started.
@@ -76,7 +76,7 @@ impl WebhookArgs {
         }
         let file = webhook_key::place(self.webhook_key.as_deref(), data);
         if engine.is_standby() && !file.exists() {
-            // One of its own would sign otherwise than its writer's, from the takeover on.
+            // A key of its own would sign differently from the writer's, from the takeover on.
             return Err(Failure::other(format!(
                 "there is no key of webhooks at {}: put a copy of the writer's there, or name it with \
                  --webhook-key",

@@ -27,7 +27,7 @@ use variables::variable;
 /// The command whose flags are settings.
 const SERVE: &str = "serve";
 
-/// What can be given where `--jwks` is missing.
+/// Advice for a missing `--jwks`.
 const INSTEAD_OF_KEYS: &str = "--jwks is not needed where --issuer is the https URL of an identity provider: its keys are \
     found there";
 
@@ -334,7 +334,7 @@ impl Given {
     }
 
     /// Returns a line for each flag in an error message that the environment or the file has set, and for each of the
-    /// file that requires what is missing; and what can be given in the place of a key set.
+    /// file that requires what is missing; and the alternative to a key set.
     pub(super) fn explain(&self, command: &Command, error: &clap::Error) -> Vec<String> {
         let text = error.render().to_string();
         let faults = text.split("\n\n").next().unwrap_or_default();

@@ -8,8 +8,8 @@ use super::settings_file::{FILE_FLAG, in_a_file, similar};
 
 /// Prefix of the environment variable for a flag.
 const PREFIX: &str = "CAREBOOK_";
-/// What the names of other variables begin with after the prefix: the token of a client, and those that Kubernetes sets
-/// where a service is called `carebook`.
+/// Beginnings, after the prefix, of the names of other variables: the token of a client, and those that Kubernetes sets
+/// for a service that is called `carebook`.
 const FOREIGN_PREFIXES: [&str; 3] = ["TOKEN", "PORT", "SERVICE_"];
 
 /// Returns the environment variable for a flag.

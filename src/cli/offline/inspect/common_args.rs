@@ -18,7 +18,7 @@ use crate::domain::registered::{self, AnyResource};
 use crate::domain::resource::Kind;
 use crate::journal::record::{Record, RecordOutcome};
 
-/// Where to look, and how to show it.
+/// The directory to inspect, and the form of the output.
 #[derive(Args)]
 pub(super) struct CommonArgs {
     /// The data directory.
@@ -57,7 +57,7 @@ impl CommonArgs {
 /// Returns the failure for a log that could not be read; damage in the archive is reported as such.
 pub(super) fn failed(reader: &LiveReader, error: &wal::Error) -> Failure {
     if reader.is_of_archive(error) {
-        let next = "without --archive what the directory itself has is shown";
+        let next = "without --archive the content of the directory itself is shown";
         return Failure::of_archive(error, next);
     }
     Failure::of_log(error)

@@ -90,7 +90,7 @@ impl KeysArgs {
         print_missing_records(&end);
         if end.missed.is_some() || again < from {
             return Err(Failure::other(
-                "a compaction has overtaken the reading: what is listed is not all",
+                "a compaction has overtaken the reading: the list is not complete",
             ));
         }
         Ok(())

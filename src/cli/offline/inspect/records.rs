@@ -25,10 +25,10 @@ use crate::domain::outbox::message::Message;
 use crate::domain::resource::Kind;
 use crate::journal::record::{Record, RecordOutcome};
 
-/// Interval at which `--follow` looks for new records.
+/// Interval at which `--follow` checks for new records.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// How often a directory may be found away before `--follow` ends: one look may meet a moment between two states.
+/// Number of checks that must miss the directory before `--follow` ends: a single check may come during a rename.
 const AWAY_MAX: u32 = 3;
 
 const COLUMNS: &[Column] = &[
@@ -164,7 +164,7 @@ impl RecordsArgs {
         }
     }
 
-    /// The failure where the directory is no longer the one that was opened.
+    /// Returns the failure for a directory that is no longer the one that was opened.
     fn moved(&self, why: &std::io::Error) -> Failure {
         Failure::other(format!(
             "the directory that was followed is no longer at {}: {why}; its commits are printed up to here; begin \
