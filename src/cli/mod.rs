@@ -125,15 +125,15 @@ fn parse_arguments() -> Result<Command, ExitCode> {
     let parsed = command
         .try_get_matches_from_mut(&given.arguments)
         .and_then(|matches| {
-            let mut told = Arguments::from_arg_matches(&matches)
+            let mut chosen = Arguments::from_arg_matches(&matches)
                 .map_err(|error| error.format(&mut command))?
                 .command;
-            if let Command::Serve(serve) = &mut told {
+            if let Command::Serve(serve) = &mut chosen {
                 let unknown = settings::unknown_variables(&command);
                 let settings = given.settings(&command, &matches);
                 serve.settings.set_sources(settings, unknown);
             }
-            Ok(told)
+            Ok(chosen)
         });
     parsed.map_err(|error| {
         let error = settings::shown::masked(error);

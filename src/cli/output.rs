@@ -167,7 +167,7 @@ fn lacks_room(error: &wal::Error) -> bool {
 /// Returns the snapshots of a log as JSON.
 #[must_use]
 pub fn snapshots_json(snapshots: &[SnapshotInfo]) -> Vec<Value> {
-    let told = snapshots.iter().map(|held| {
+    let objects = snapshots.iter().map(|held| {
         json!({
             "number": held.number,
             "covers": held.covers,
@@ -175,7 +175,7 @@ pub fn snapshots_json(snapshots: &[SnapshotInfo]) -> Vec<Value> {
             "bytes": held.bytes,
         })
     });
-    told.collect()
+    objects.collect()
 }
 
 /// Returns the snapshots of a log as rows for [`Output::pairs`].

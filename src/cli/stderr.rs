@@ -28,13 +28,13 @@ pub fn print_to_stderr(line: impl fmt::Display) {
 
 /// Returns the line as an error in the log's form.
 fn as_json(line: &str, now: SystemTime) -> String {
-    let told = json!({
+    let object = json!({
         "timestamp": humantime::format_rfc3339_micros(now).to_string(),
         "level": "ERROR",
         "message": line.strip_prefix("carebook: ").unwrap_or(line),
         "target": "carebook",
     });
-    told.to_string()
+    object.to_string()
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ type Answered = (u64, Result<Attempt, StreamError>);
 
 /// The messages in flight.
 struct Flight<T> {
-    told: T,
+    events: T,
     /// Messages in flight, the oldest first, each with the number of its newest attempt.
     in_flight: VecDeque<(u64, InFlightAppend)>,
     /// Attempts without an answer yet.
@@ -89,23 +89,23 @@ struct Flight<T> {
 
 /// Sends the messages of a queue, in order, until it is closed.
 pub(super) async fn fly<T: InFlightEvents + Clone>(
-    told: T,
+    events: T,
     coming: UnboundedReceiver<InFlightAppend>,
 ) {
-    let flight = tokio::spawn(fly_on(told.clone(), coming));
+    let flight = tokio::spawn(fly_on(events.clone(), coming));
     if let Err(why) = flight.await
         && why.is_panic()
     {
         // The outcomes of messages in flight are not reported any more.
-        told.has_failed(StreamError::Unknown {
+        events.has_failed(StreamError::Unknown {
             what: format!("the sending task has failed: {why}"),
         });
     }
 }
 
-async fn fly_on<T: InFlightEvents>(told: T, mut coming: UnboundedReceiver<InFlightAppend>) {
+async fn fly_on<T: InFlightEvents>(events: T, mut coming: UnboundedReceiver<InFlightAppend>) {
     let mut flight = Flight {
-        told,
+        events,
         in_flight: VecDeque::new(),
         attempts: JoinSet::new(),
         early: Vec::new(),
@@ -129,7 +129,7 @@ async fn fly_on<T: InFlightEvents>(told: T, mut coming: UnboundedReceiver<InFlig
             },
         };
         if let Err(error) = went {
-            flight.told.has_failed(error);
+            flight.events.has_failed(error);
             return;
         }
     }
@@ -189,7 +189,7 @@ impl<T: InFlightEvents> Flight<T> {
             let StreamError::Unreachable { what } = error else {
                 return Err(error);
             };
-            self.told.tries_again(&what, false);
+            self.events.tries_again(&what, false);
             self.fail_if_too_late(&what).await?;
             sleep(PAUSE).await;
         }
@@ -270,7 +270,7 @@ impl<T: InFlightEvents> Flight<T> {
                     return Ok(());
                 }
                 let full = *self.full.get_or_insert_with(Instant::now);
-                let goes_on = self.told.tries_again(&why, true);
+                let goes_on = self.events.tries_again(&why, true);
                 // Callers that wait for it must learn at some time that its outcome is unknown.
                 if !goes_on || full.elapsed() >= OUTCOME_TIMEOUT {
                     return Err(given_up_when_full(&why, self.is_unknown));
@@ -282,7 +282,7 @@ impl<T: InFlightEvents> Flight<T> {
             Attempt::Unknown(why) => why,
         };
         self.is_unknown = true;
-        self.told.tries_again(&why, false);
+        self.events.tries_again(&why, false);
         self.fail_if_too_late(&why).await?;
         sleep(PAUSE).await;
         self.send_again().await
@@ -307,7 +307,7 @@ impl<T: InFlightEvents> Flight<T> {
     /// room. Keeps it when an attempt may still be in flight, since that would take the place of the next message.
     fn withdraw_barrier(&mut self, why: &str) -> bool {
         let is_sure = self.in_flight[0].1.is_barrier && !self.is_unknown;
-        let is_gone = is_sure && self.told.withdraw(why);
+        let is_gone = is_sure && self.events.withdraw(why);
         if is_gone {
             self.in_flight.pop_front();
             self.begins_to_wait();
@@ -318,7 +318,7 @@ impl<T: InFlightEvents> Flight<T> {
     fn acknowledge_oldest(&mut self) {
         if let Some((_, append)) = self.in_flight.pop_front() {
             self.sure = Some((Instant::now(), append.appending.connection.losses()));
-            self.told.acknowledged(append);
+            self.events.acknowledged(append);
         }
         self.begins_to_wait();
     }
@@ -334,7 +334,7 @@ impl<T: InFlightEvents> Flight<T> {
             return Err(StreamError::Fenced { by: other.by });
         }
         self.in_flight[0].1.appending.after += 1;
-        self.told.postpone();
+        self.events.postpone();
         self.begins_to_wait();
         self.send_again().await
     }
@@ -399,7 +399,7 @@ mod tests {
             _counted: Figures::default().begins_append(),
         };
         Flight {
-            told: Heard::default(),
+            events: Heard::default(),
             in_flight: [(0, append)].into(),
             attempts: JoinSet::new(),
             early: Vec::new(),
@@ -418,18 +418,18 @@ mod tests {
     #[test]
     fn a_barrier_is_given_up_where_there_is_no_room_unless_an_attempt_may_still_be_on_its_way() {
         let connection = Fake::with_room(0).connection();
-        let told = |flight: &Flight<Heard>| flight.told.0.lock().clone();
+        let events = |flight: &Flight<Heard>| flight.events.0.lock().clone();
         connection.block(async {
             let mut flight = full(&connection, true);
             assert_eq!(is_full(&mut flight).await, Ok(()));
             assert!(flight.in_flight.is_empty());
-            assert_eq!(told(&flight), ["none"]);
+            assert_eq!(events(&flight), ["none"]);
             for (is_barrier, is_unknown) in [(true, true), (false, false)] {
                 let mut flight = full(&connection, is_barrier);
                 flight.is_unknown = is_unknown;
                 assert_eq!(is_full(&mut flight).await, Ok(()));
                 assert_eq!(flight.in_flight.len(), 1);
-                assert_eq!(told(&flight), ["again"]);
+                assert_eq!(events(&flight), ["again"]);
             }
         });
     }

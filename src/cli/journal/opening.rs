@@ -197,7 +197,7 @@ impl Begun {
 /// rejected record may also be in the stream, or in a snapshot of the object store: then an empty directory gets the
 /// same failure.
 fn of_copy(error: &wal::Error, connection: &Connection) -> Failure {
-    let told = match (error.damage(), Failure::of_log(error)) {
+    let sentence = match (error.damage(), Failure::of_log(error)) {
         (Some(damage), _) => {
             format!("the log is damaged: {damage}. Nothing was changed. Check the disk")
         }
@@ -208,7 +208,7 @@ fn of_copy(error: &wal::Error, connection: &Connection) -> Failure {
         StreamState::read(connection).is_ok_and(|found| !found.list.snapshots.is_empty());
     let snapshots = Some(connection.names().snapshots.as_str()).filter(|_| has_snapshots);
     Failure::DamagedWithAdvice(format!(
-        "{told}; {WHEN_A_COPY}; {}",
+        "{sentence}; {WHEN_A_COPY}; {}",
         advice_if_repeated(snapshots)
     ))
 }

@@ -146,7 +146,7 @@ impl Verified {
             .iter()
             .map(|one| json!({"logId": hex(&one.log_id), "lastPosition": one.upto}))
             .collect();
-        let mut told = json!({
+        let mut object = json!({
             "logId": log_name(report),
             "restoredFrom": ancestors,
             "starts": report.epoch,
@@ -166,10 +166,10 @@ impl Verified {
             "tornTails": torn,
         });
         if let Some(compared) = self.compared {
-            told["comparedRecords"] = json!(compared.records);
-            told["purgedRecords"] = json!(compared.purged);
+            object["comparedRecords"] = json!(compared.records);
+            object["purgedRecords"] = json!(compared.purged);
         }
-        told
+        object
     }
 
     fn rows(&self) -> Vec<(String, String)> {

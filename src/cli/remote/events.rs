@@ -344,7 +344,7 @@ impl<'c> Reading<'c> {
     /// Prints the events of the stream, until it ends.
     async fn follow(&mut self, mut stream: Incoming) -> Result<(), Broken> {
         let mut lines = Lines::default();
-        let mut told = EventMessage::default();
+        let mut message = EventMessage::default();
         loop {
             let frame = timeout(SILENCE_MAX, stream.frame()).await;
             let frame = frame.map_err(|_| Broken::Lost("the stream is silent".into()))?;
@@ -357,7 +357,7 @@ impl<'c> Reading<'c> {
                 return Err(Failure::other("the stream has a line without an end").into());
             }
             while let Some(line) = lines.next() {
-                let Some((id, data)) = told.take(&line) else {
+                let Some((id, data)) = message.take(&line) else {
                     continue;
                 };
                 if let Some(data) = data {
@@ -452,8 +452,8 @@ impl EventMessage {
     /// Takes a line; at the end of a message, returns its identifier and its data.
     fn take(&mut self, line: &str) -> Option<(Option<String>, Option<String>)> {
         if line.is_empty() {
-            let told = std::mem::take(self);
-            return Some((told.id, told.data));
+            let message = std::mem::take(self);
+            return Some((message.id, message.data));
         }
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value).to_owned();

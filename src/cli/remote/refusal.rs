@@ -104,11 +104,11 @@ impl FactProblem {
             let named: Vec<_> = named.into_iter().map(|name| printable(name)).collect();
             words = format!("{words}{}: ", named.join(" "));
         }
-        let told: fn(&FieldError) -> String = match self.result.as_str() {
+        let describe: fn(&FieldError) -> String = match self.result.as_str() {
             "conflict" => FieldError::of_a_conflict,
             _ => FieldError::in_words,
         };
-        let faults: Vec<_> = self.field_errors.iter().map(told).collect();
+        let faults: Vec<_> = self.field_errors.iter().map(describe).collect();
         let why = match self.result.as_str() {
             _ if !faults.is_empty() => first_of(&faults),
             "stale" => "a later revision is stored".to_owned(),
@@ -130,10 +130,10 @@ fn with_code(sentence: &str, code: &str) -> String {
 
 /// Returns the first faults, and how many more there are.
 fn first_of(faults: &[String]) -> String {
-    let told = &faults[..faults.len().min(FAULTS_MAX)];
-    match faults.len() - told.len() {
-        0 => told.join("; "),
-        more => format!("{}; and {more} more", told.join("; ")),
+    let shown = &faults[..faults.len().min(FAULTS_MAX)];
+    match faults.len() - shown.len() {
+        0 => shown.join("; "),
+        more => format!("{}; and {more} more", shown.join("; ")),
     }
 }
 

@@ -87,15 +87,15 @@ pub fn flush() {
 }
 
 /// Returns the filter that `RUST_LOG` sets, or the default one; and why it cannot be used, if it cannot.
-fn filter(told: Option<OsString>) -> (EnvFilter, Option<String>) {
+fn filter(value: Option<OsString>) -> (EnvFilter, Option<String>) {
     let usual = || EnvFilter::new(DEFAULT_FILTER);
-    let Some(told) = told.filter(|told| !told.is_empty()) else {
+    let Some(value) = value.filter(|value| !value.is_empty()) else {
         return (usual(), None);
     };
-    let Ok(told) = told.into_string() else {
+    let Ok(value) = value.into_string() else {
         return (usual(), Some("it is not UTF-8".to_owned()));
     };
-    match EnvFilter::try_new(told) {
+    match EnvFilter::try_new(value) {
         Ok(filter) => (filter, None),
         Err(error) => (usual(), Some(error.to_string())),
     }

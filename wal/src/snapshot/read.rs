@@ -95,7 +95,7 @@ fn shown(
         listed,
         visitor,
         is_ahead,
-        told: 0,
+        reported: 0,
         kept: 0,
         entries: 0,
         last: 0,
@@ -124,7 +124,7 @@ struct Reading<'a> {
     /// Whether another thread reads on while something is shown.
     is_ahead: bool,
     /// The offset that was last reported to the visitor.
-    told: u64,
+    reported: u64,
     /// Kept records that were read.
     kept: u64,
     /// Entries that were read.
@@ -153,10 +153,10 @@ impl Reading<'_> {
             return shown.map_err(Self::refused(self.listed.covers));
         }
         self.items(block, payload)?;
-        if block.end - self.told >= PROGRESS {
+        if block.end - self.reported >= PROGRESS {
             self.visitor
                 .progress_of_snapshot(block.end, self.listed.length);
-            self.told = block.end;
+            self.reported = block.end;
         }
         Ok(())
     }
