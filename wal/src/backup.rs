@@ -4,12 +4,14 @@
 //! and another one takes over. So the log is read repeatedly until one *look* has everything:
 //!
 //! - The first looks establish what was durable when the backup began: what sealed segments, snapshots and the marks of
-//! frames prove, every batch that can be read, and a batch that has begun and cannot be read. A later look that has
-//! less than this is not the last one. - Each look begins with the manifest that is in force then. Files that a restart
-//! or a compaction has changed meanwhile are read again. - Damage is reported when several looks find it in the same
-//! place. For the end of a log that is not proved durable yet, the backup waits. - Bytes of an unfinished write are no
-//! loss if no process appends: the next start sets them aside. A process that appends ([`lock::Holder::Appends`])
-//! finishes its writes, so that bytes which stay unfinished were altered.
+//!   frames prove, every batch that can be read, and a batch that has begun and cannot be read. A later look that has
+//!   less than this is not the last one.
+//! - Each look begins with the manifest that is in force then. Files that a restart or a compaction has changed meanwhile
+//!   are read again.
+//! - Damage is reported when several looks find it in the same place. For the end of a log that is not proved durable
+//!   yet, the backup waits.
+//! - Bytes of an unfinished write are no loss if no process appends: the next start sets them aside. A process that
+//!   appends ([`lock::Holder::Appends`]) finishes its writes, so that bytes which stay unfinished were altered.
 //!
 //! In the end the copy is read as `verify` reads a log, every frame and block with its checksum and digest, and
 //! its manifest, which has the digests of the source, is compared with what the looks found.
