@@ -1,4 +1,4 @@
-//! The interface to a directory and its files, as a log needs it.
+//! The interface through which a log uses a directory and its files.
 
 use std::io;
 use std::sync::Arc;

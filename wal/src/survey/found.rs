@@ -1,4 +1,4 @@
-//! What a survey has found in the directory of a log.
+//! The findings of a survey of the directory of a log.
 
 use std::io;
 
@@ -56,7 +56,7 @@ pub(super) fn end_location(
     }
 }
 
-/// What was read of a segment. The survey keeps those of segments that are open in the manifest.
+/// The content of a segment as it was read. The survey keeps it for segments that are open in the manifest.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenSegment {
     pub(crate) number: u64,

@@ -31,8 +31,8 @@ pub(crate) fn survey(
     walk.read(manifest)
 }
 
-/// Reads what comes after `covered`. Of the segments before it, checks only that they exist and
-/// follow each other: whose they are, how long, and the digest that they begin with.
+/// Reads the records after `covered`. Of the segments before it, checks only that they exist and follow each other:
+/// whose they are, how long, and the digest that they begin with.
 pub(crate) fn survey_behind(
     storage: &dyn Storage,
     manifest: &Manifest,
@@ -46,7 +46,7 @@ pub(crate) fn survey_behind(
     walk.read(manifest)
 }
 
-/// Reads what comes after `covered`, up to a position; nothing that is behind that is looked at.
+/// Reads the records after `covered`, up to a position; nothing after that position is examined.
 pub(crate) fn survey_upto(
     storage: &dyn Storage,
     manifest: &Manifest,
