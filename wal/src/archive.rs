@@ -142,7 +142,7 @@ fn keeping_from(error: Error, position: u64) -> Error {
     }
 }
 
-/// What separates the segments of an archive from the first position of the log that continues them.
+/// The gap between the segments of an archive and the first position of the log that continues them.
 pub(crate) struct Lacking {
     /// Damage, or that positions are missing.
     pub(crate) why: Error,
@@ -168,13 +168,13 @@ pub(crate) struct Longer {
     pub(crate) own_end: u64,
 }
 
-/// What an archive has of one log.
+/// The segments that an archive has of one log.
 pub(crate) struct ArchiveFolder {
     archive: Arc<dyn Storage>,
     log: LogId,
     folder: String,
     known: Mutex<HashMap<u64, Archived>>,
-    /// What comes after a log's own copy of a segment, by its number, and the length and digest of that copy.
+    /// The records after a log's own copy of a segment, by its number, and the length and digest of that copy.
     behind: Mutex<HashMap<(u64, u64, Chain), Behind>>,
 }
 

@@ -6,8 +6,8 @@
 //! - The first looks establish what was durable when the backup began: what sealed segments, snapshots and the marks of
 //!   frames prove, every batch that can be read, and a batch that has begun and cannot be read. A later look that has
 //!   less than this is not the last one.
-//! - Each look begins with the manifest that is in force then. Files that a restart or a compaction has changed meanwhile
-//!   are read again.
+//! - Each look begins with the manifest that is in force then. Files that a restart or a compaction has changed
+//!   meanwhile are read again.
 //! - Damage is reported when several looks find it in the same place. For the end of a log that is not proved durable
 //!   yet, the backup waits.
 //! - Bytes of an unfinished write are no loss if no process appends: the next start sets them aside. A process that
@@ -53,7 +53,7 @@ const OPEN_END_OF_WRITER_MAX: u32 = 6 * OPEN_END_MAX;
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// What a backup holds.
+/// The content of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backup {
     /// The log's id, which the copy shares.

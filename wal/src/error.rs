@@ -18,7 +18,7 @@ pub enum Error {
     Held {
         /// The lock file.
         file: String,
-        /// What the holder wrote about itself: process id and start time.
+        /// The text of the holder in the lock file: process id and start time.
         holder: String,
     },
     /// Bytes that were acknowledged, or that the log's structure needs, are
@@ -35,11 +35,11 @@ pub enum Error {
     },
     /// The system refused an operation.
     Io {
-        /// What was being done.
+        /// The attempted action.
         what: &'static str,
-        /// To which file.
+        /// The file.
         file: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The directory is no longer where it was opened, so the log has ended: the next start would not
@@ -47,7 +47,7 @@ pub enum Error {
     Moved {
         /// Where it was opened.
         directory: String,
-        /// What is there now.
+        /// Description of what is at its path now.
         what: String,
     },
     /// Written by a newer release.

@@ -133,8 +133,8 @@ struct Readme;
 /// missing.
 ///
 /// # Errors
-/// `PermissionDenied` when others may write to it, or it is another user's; else what the
-/// system says when the directory can be neither found nor made.
+/// `PermissionDenied` when others may write to it, or it is another user's; else the errors of the system when the
+/// directory can be neither found nor made.
 pub fn open_dir(path: &Path) -> io::Result<Arc<dyn Storage>> {
     Ok(Arc::new(storage::FileStorage::create(path)?))
 }

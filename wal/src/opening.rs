@@ -15,7 +15,7 @@ use crate::visitor::{SnapshotInfo, Visitor};
 /// Part of [`Error::Damaged`]'s description of a snapshot without which the log does not open: its records are gone.
 pub const NO_OTHER_SNAPSHOT: &str = "no other snapshot can be read";
 
-/// What was shown before the first record.
+/// The snapshot that was shown before the first record.
 pub(crate) struct Begun {
     pub(crate) used: Option<Snapshot>,
     pub(crate) kept: Option<Kept>,

@@ -37,7 +37,7 @@ pub fn records(storage: &dyn Storage, visitor: &mut dyn Visitor) -> Result<(), E
     recovery::judge(&survey)
 }
 
-/// What came from an archive.
+/// The part of a restored log that came from an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FromArchive {
     /// Number of segments that have these positions.
@@ -46,8 +46,8 @@ pub struct FromArchive {
     pub positions: u64,
 }
 
-/// What a log held, in a backup or in the directory of a stopped process, together
-/// with what an archive has of it.
+/// The past of a log: its content in a backup or in the directory of a stopped process, together with the segments in
+/// an archive.
 pub struct Past {
     /// The directory itself.
     source: Arc<dyn Storage>,

@@ -1,6 +1,6 @@
 //! Decides, by a table, what the end of a log means. Reads nothing and changes nothing.
 
-/// What is at the place where the records end.
+/// The bytes at the place where the records end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hole {
     /// Zeros.
@@ -12,7 +12,7 @@ pub(crate) enum Hole {
     Structure,
 }
 
-/// What lies after the place where the records end, in the same segment and in later ones.
+/// The bytes after the place where the records end, in the same segment and in later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum After {
     /// Nothing but zeros.
@@ -40,7 +40,7 @@ pub(crate) struct Observation {
     pub(crate) mark: Mark,
 }
 
-/// What an observation means.
+/// The meaning of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The log ends here, in good order.

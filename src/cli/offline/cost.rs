@@ -17,7 +17,7 @@ use crate::journal::record::Record;
 /// Maximum number of lost resources and keys that are named; `--json` names all.
 const NAMED_MAX: usize = 20;
 
-/// What is lost by giving up the records after a position, as far as it can be read.
+/// The losses of giving up the records after a position, as far as these can be read.
 #[derive(Default)]
 pub(super) struct Cost {
     /// Number of lost positions, as far as it is known.

@@ -40,8 +40,8 @@ impl FileStorage {
     /// missing.
     ///
     /// # Errors
-    /// `PermissionDenied` with a sentence when other users may write to it, or it belongs
-    /// to another user; else what the system says.
+    /// `PermissionDenied` with a sentence when other users may write to it, or it belongs to another user; else the
+    /// errors of the system.
     pub fn create(directory: &Path) -> io::Result<Self> {
         make_directory(directory)?;
         let storage = Self::existing(directory)?;
@@ -68,7 +68,7 @@ impl FileStorage {
     /// [`Storage::lock`] checks who may write.
     ///
     /// # Errors
-    /// `NotADirectory` when it is something else; else what the system says.
+    /// `NotADirectory` when it is something else; else the errors of the system.
     pub fn existing(directory: &Path) -> io::Result<Self> {
         let named = std::path::absolute(directory)?;
         let directory = fs::canonicalize(directory)?;

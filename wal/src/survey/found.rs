@@ -12,7 +12,7 @@ pub(crate) const MISSING: &str = "the frame that belongs here is missing";
 pub(crate) const OTHER_RECORDS: &str =
     "the records in this segment are not those that the manifest lists";
 
-/// What is wrong with a file that ends before its records do, at this offset.
+/// Describes the fault of a file that ends before its records, which end at this offset.
 pub(crate) fn ends_early(records_end: u64) -> String {
     format!("the file ends here, but its records go on to offset {records_end}")
 }
@@ -132,7 +132,7 @@ impl OpenSegment {
     }
 }
 
-/// What a survey has found in a log's directory.
+/// The findings of a survey.
 pub(crate) struct Survey {
     pub(crate) observation: Observation,
     /// Where the log ends, or what is wrong with it.

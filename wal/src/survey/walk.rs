@@ -61,7 +61,7 @@ pub(crate) fn survey_upto(
     walk.read(manifest)
 }
 
-/// What was found in a segment.
+/// The result of reading a segment.
 enum SegmentScan {
     /// Everything is as it should be; the log may go on in the next segment.
     Whole,
