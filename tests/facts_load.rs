@@ -242,7 +242,7 @@ fn facts_of_which_the_server_does_not_tell_are_an_error() {
         &lost,
         &[
             &url,
-            "3999 facts of the 4000",
+            "3999 of the 4000 facts",
             "loading the whole file again",
         ],
     );

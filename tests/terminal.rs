@@ -158,8 +158,8 @@ fn a_recovery_shows_how_far_each_of_its_steps_is() {
         &[
             "looking for damage",
             "exporting",
-            "weighing what is kept",
-            "weighing what is lost",
+            "reading the kept records",
+            "reading the lost records",
         ],
         &shown,
     );

@@ -67,7 +67,7 @@ impl BackupStatus {
             return Ok(Self::default());
         }
         serde_json::from_slice(&text).map_err(|error| {
-            let why = format!("it holds something else than the status of backups ({error})");
+            let why = format!("it does not hold the status of backups ({error})");
             io::Error::new(io::ErrorKind::InvalidData, why)
         })
     }
@@ -110,12 +110,12 @@ pub(super) fn expect_status(file: &Path) -> io::Result<()> {
     BackupStatus::before(&place_of(file)?).map(drop)
 }
 
-/// Checks that a file can be put in the place of this one.
+/// Checks that this file can be replaced.
 ///
 /// # Errors
-/// When that is not so, as in a folder that does not exist.
+/// When it cannot, for example in a folder that does not exist.
 pub(super) fn expect_writable(file: &Path) -> io::Result<()> {
-    Unfinished::beside(&place_of(file)?, MODE).map(drop)
+    Unfinished::open(&place_of(file)?, MODE).map(drop)
 }
 
 /// Returns the file itself; if it is a symbolic link, the one that the link leads to.
@@ -138,7 +138,7 @@ fn place_of(file: &Path) -> io::Result<PathBuf> {
 pub(super) fn note(file: &Path, backup: Option<&wal::Backup>, now: Timestamp) -> io::Result<()> {
     let file = &place_of(file)?;
     // The old status is read under the lock of the unfinished file, so that concurrent backups are all counted.
-    let fresh = Unfinished::beside(file, MODE)?;
+    let fresh = Unfinished::open(file, MODE)?;
     let status = BackupStatus::before(file)?;
     let text = serde_json::to_vec_pretty(&status.after(backup, now))?;
     fresh.take_name(file, &text)

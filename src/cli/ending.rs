@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::exit::{DAMAGED, FAILED, OF_ANOTHER};
 use super::manager;
-use super::tell::tell;
+use super::stderr::print_to_stderr;
 use crate::engine::OnFatal;
 use crate::stream::error::StreamError;
 use crate::stream::handle::JournalHandle;
 
 /// How long responses may still be sent after the log has failed.
-const LAST_WORDS: Duration = Duration::from_millis(300);
+const RESPONSES_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Returns the handler of a failed log. Waiting commands are answered `outcome_unknown`, and then the process ends,
 /// because its memory may be ahead of the disk. Logging must not delay that: standard error may not be read.
@@ -37,16 +37,15 @@ fn code_of(error: &wal::Error) -> u8 {
     }
 }
 
-/// Waits until [`end`], which the log's thread has called, ends the process with the exit code of its reason. Returns
-/// if it does not.
+/// Waits until [`end`], which the log's thread has called, ends the process with its exit code. Returns if it does not.
 pub(super) fn wait_for_the_end() {
-    std::thread::sleep(LAST_WORDS * 3);
+    std::thread::sleep(RESPONSES_TIMEOUT * 3);
 }
 
 /// Ends the process for this reason with this exit code, once the last responses are sent.
 pub(super) fn end(error: &str, code: u8) {
     let spawned = std::thread::Builder::new().spawn(move || {
-        std::thread::sleep(LAST_WORDS);
+        std::thread::sleep(RESPONSES_TIMEOUT);
         std::process::exit(code.into());
     });
     if spawned.is_err() {
@@ -54,5 +53,5 @@ pub(super) fn end(error: &str, code: u8) {
     }
     tracing::error!(%error, "the log has failed: the process ends");
     manager::status(&format!("the log has failed: {error}"));
-    tell(format_args!("carebook: the log has failed: {error}"));
+    print_to_stderr(format_args!("carebook: the log has failed: {error}"));
 }

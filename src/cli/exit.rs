@@ -1,4 +1,4 @@
-//! How a command ends: the one place that knows exit codes.
+//! Failures of commands, and their exit codes, which only this file knows.
 
 use std::fmt;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use super::copy_mark::{WHEN_A_COPY, stream_of};
 use super::printable::as_argument;
-use super::tell::tell;
+use super::stderr::print_to_stderr;
 use crate::base::codec::DecodeError;
 use crate::journal::replay_error::ReplayError;
 use crate::stream::error::StreamError;
@@ -20,32 +20,32 @@ const WHEN_BUSY: &str = "or verify a copy, which `carebook backup` makes of a ru
 const WHEN_OTHER_VERSION: &str = "use the carebook that wrote it, or a newer one; to go back to an older \
     one, restore a backup that it made";
 
-/// The exit code of what failed and has no code of its own.
+/// Exit code of a failure without a code of its own.
 pub(super) const FAILED: u8 = 1;
-/// That of arguments that are wrong.
+/// Exit code of wrong arguments.
 const BAD_ARGUMENTS: u8 = 2;
-/// That of a damaged log, and of one that is not where it was: a supervisor that started the process
-/// again would begin another log in its place.
+/// Exit code of a damaged log, and of a log that was moved: a supervisor that restarts the process would create another
+/// log in its place.
 pub(super) const DAMAGED: u8 = 3;
-/// That of a log that a running server holds.
+/// Exit code of a log that a running server holds.
 const BUSY: u8 = 4;
-/// That of a log of another version, and of a journal that another process has taken over.
+/// Exit code of a log of another version, and of a journal that another process has taken over.
 pub(super) const OF_ANOTHER: u8 = 5;
 
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// Anything that has no code of its own: 1.
+    /// A failure without a code of its own: 1.
     Other(String),
-    /// The arguments do not go together: 2.
+    /// The arguments are wrong, or contradict each other: 2.
     Arguments(String),
     /// The data directory is held by another process: 1.
     Held(String),
     /// The log is damaged: 3.
     Damaged(String),
-    /// The log is damaged, and the sentence itself says what to do: 3.
-    DamageTold(String),
-    /// An unfinished backup or restore, and no log: 3.
+    /// The log is damaged, and the sentence already has advice: 3.
+    DamagedWithAdvice(String),
+    /// The directory holds an unfinished backup or restore, and no log: 3.
     Unfinished(String),
     /// The journal is damaged, or does not belong to the directory: 3.
     JournalDamaged(String),
@@ -60,19 +60,19 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// A failure without a code of its own.
+    /// Creates a failure without a code of its own.
     #[must_use]
     pub fn other(what: impl fmt::Display) -> Self {
         Self::Other(what.to_string())
     }
 
-    /// An error without a code of its own.
+    /// Converts an error without a code of its own.
     #[must_use]
     pub fn from_error(error: impl std::error::Error) -> Self {
         Self::Other(error.to_string())
     }
 
-    /// A failure to print. A reader that goes away, such as `head`, is not a failure.
+    /// Returns the failure of an output. A reader that goes away, such as `head`, is not a failure.
     #[must_use]
     pub fn of_output(error: std::io::Error) -> Self {
         match error.kind() {
@@ -81,7 +81,7 @@ impl Failure {
         }
     }
 
-    /// The output failed, but something was done: that comes first.
+    /// Adds to a failure of the output what was done before it.
     #[must_use]
     pub fn after(self, done: impl fmt::Display) -> Self {
         match self {
@@ -90,39 +90,41 @@ impl Failure {
         }
     }
 
-    /// The same with one more sentence, on what to do.
+    /// Adds a sentence with advice.
     #[must_use]
     pub fn with(self, more: impl fmt::Display) -> Self {
         match self {
             Self::Other(sentence) => Self::Other(format!("{sentence}. {more}")),
             Self::Damaged(sentence) => Self::Damaged(format!("{sentence}. {more}")),
-            Self::DamageTold(sentence) => Self::DamageTold(format!("{sentence}. {more}")),
-            other => other,
-        }
-    }
-
-    /// The same of `carebook recover`, which is not what to run next.
-    #[must_use]
-    pub fn of_recover(self) -> Self {
-        match self {
-            Self::Damaged(sentence) => Self::DamageTold(sentence),
-            other => other,
-        }
-    }
-
-    /// The same with what to run next for the log in this directory.
-    #[must_use]
-    pub fn of_directory(self, data: &Path) -> Self {
-        match self {
-            Self::Damaged(sentence) => {
-                let next = WHEN_DAMAGED.replace("DIR", &as_argument(data));
-                Self::DamageTold(format!("{sentence}; {next}"))
+            Self::DamagedWithAdvice(sentence) => {
+                Self::DamagedWithAdvice(format!("{sentence}. {more}"))
             }
             other => other,
         }
     }
 
-    /// A failure of the log.
+    /// Keeps [`Failure::of_directory`] from adding the advice to run `carebook recover`, for that command itself.
+    #[must_use]
+    pub fn of_recover(self) -> Self {
+        match self {
+            Self::Damaged(sentence) => Self::DamagedWithAdvice(sentence),
+            other => other,
+        }
+    }
+
+    /// Adds the command to run next for the log in this directory.
+    #[must_use]
+    pub fn of_directory(self, data: &Path) -> Self {
+        match self {
+            Self::Damaged(sentence) => {
+                let next = WHEN_DAMAGED.replace("DIR", &as_argument(data));
+                Self::DamagedWithAdvice(format!("{sentence}; {next}"))
+            }
+            other => other,
+        }
+    }
+
+    /// Returns the failure for an error of a log.
     #[must_use]
     pub fn of_log(error: &wal::Error) -> Self {
         match error {
@@ -133,7 +135,7 @@ impl Failure {
                     None => Self::Other(error.to_string()),
                 }
             }
-            // What a copy cannot write is no fault of what it reads.
+            // A failed write of a copy is no fault of the log that is read.
             wal::Error::Visitor { source, .. } if source.is::<wal::Error>() => {
                 match source.downcast_ref() {
                     Some(error) => Self::of_log(error),
@@ -163,7 +165,7 @@ impl Failure {
     fn of_damage(error: &wal::Error, file: &Path) -> Self {
         let place = error.damage().unwrap_or_default();
         match file.parent().map(stream_of) {
-            Some(Ok(Some(stream))) => Self::DamageTold(format!(
+            Some(Ok(Some(stream))) => Self::DamagedWithAdvice(format!(
                 "the log is damaged: {place}. Nothing was changed. Check the disk; it is the copy of the \
                  journal {stream}: {WHEN_A_COPY}"
             )),
@@ -171,8 +173,8 @@ impl Failure {
         }
     }
 
-    /// A failure of reading everything that a directory has, also snapshots that a start does not need. One
-    /// whose bytes are sound, which is rejected as a whole, may be believed by a start.
+    /// Returns the failure for an error of reading a whole directory, including snapshots that a start does not need. A
+    /// start may accept a snapshot with sound bytes that was rejected here as a whole.
     #[must_use]
     pub fn of_whole_log(error: &wal::Error) -> Self {
         let is_copy =
@@ -184,7 +186,7 @@ impl Failure {
                 what,
                 ..
             } if is_snapshot(file) && !is_copy(file) && !what.contains(wal::NO_OTHER_SNAPSHOT) => {
-                Self::DamageTold(format!(
+                Self::DamagedWithAdvice(format!(
                     "a snapshot is damaged: {}. Nothing was changed. Check the disk; {WHEN_A_SNAPSHOT}",
                     error.damage().unwrap_or_default()
                 ))
@@ -193,19 +195,19 @@ impl Failure {
         }
     }
 
-    /// A failure of reading a log with its archive: of damage in a file of the archive, with what to
-    /// do. For a data directory that is damaged that would be something else.
+    /// Returns the failure for an error of reading a log with its archive. Damage in a file of the archive needs other
+    /// advice than damage in the data directory.
     #[must_use]
     pub fn of_archive(error: &wal::Error, next: impl fmt::Display) -> Self {
         match error.damage() {
-            Some(damage) => Self::DamageTold(format!(
+            Some(damage) => Self::DamagedWithAdvice(format!(
                 "the archive is damaged: {damage}. It was not changed; {next}"
             )),
             None => Self::of_log(error),
         }
     }
 
-    /// A failure of a journal that several machines share.
+    /// Returns the failure for an error of a journal that several machines share.
     #[must_use]
     pub fn of_journal(error: &StreamError) -> Self {
         match error {
@@ -215,7 +217,7 @@ impl Failure {
         }
     }
 
-    /// Prints why on standard error; returns the exit code.
+    /// Prints the reason on standard error; returns the exit code.
     #[must_use]
     pub fn report(self) -> ExitCode {
         let (code, sentence, next) = match self {
@@ -225,21 +227,21 @@ impl Failure {
             Self::Damaged(sentence) => (DAMAGED, sentence, Some(WHEN_DAMAGED)),
             Self::JournalDamaged(sentence)
             | Self::Unfinished(sentence)
-            | Self::DamageTold(sentence) => (DAMAGED, sentence, None),
+            | Self::DamagedWithAdvice(sentence) => (DAMAGED, sentence, None),
             Self::TakenOver(sentence) => (OF_ANOTHER, sentence, None),
             Self::Busy(sentence) => (BUSY, sentence, Some(WHEN_BUSY)),
             Self::OtherVersion(sentence) => (OF_ANOTHER, sentence, Some(WHEN_OTHER_VERSION)),
             Self::NobodyReads => return ExitCode::SUCCESS,
         };
         match next {
-            Some(next) => tell(format_args!("carebook: {sentence}; {next}")),
-            None => tell(format_args!("carebook: {sentence}")),
+            Some(next) => print_to_stderr(format_args!("carebook: {sentence}; {next}")),
+            None => print_to_stderr(format_args!("carebook: {sentence}")),
         }
         ExitCode::from(code)
     }
 }
 
-/// Whether a record was rejected only for the version of its form.
+/// Whether a record was rejected only because of its version.
 fn is_of_other_version(source: &wal::BoxError) -> bool {
     matches!(source.downcast_ref(), Some(DecodeError::OtherVersion(_)))
 }
@@ -285,7 +287,7 @@ mod tests {
                 what: what.to_owned(),
             });
             match failure {
-                Failure::DamageTold(told) | Failure::Damaged(told) => told,
+                Failure::DamagedWithAdvice(told) | Failure::Damaged(told) => told,
                 other => panic!("{other:?}"),
             }
         };

@@ -10,9 +10,9 @@ use crate::engine::Engine;
 use crate::engine::pulse::Stuck;
 
 /// Number of keep-alives that are sent within a manager's watchdog timeout.
-const SIGNS_IN_TIME: u32 = 4;
+const KEEP_ALIVES_PER_TIMEOUT: u32 = 4;
 
-fn tell(state: &[NotifyState<'_>]) {
+fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!(%error, "the service manager cannot be notified");
     }
@@ -20,28 +20,28 @@ fn tell(state: &[NotifyState<'_>]) {
 
 /// Reports a status text for operators.
 pub(super) fn status(what: &str) {
-    tell(&[NotifyState::Status(what)]);
+    notify(&[NotifyState::Status(what)]);
 }
 
 /// Reports that requests are accepted from here on.
 pub(super) fn ready(what: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(what)]);
+    notify(&[NotifyState::Ready, NotifyState::Status(what)]);
 }
 
 /// Reports that the service ends.
 pub(super) fn stopping() {
-    tell(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+    notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
 }
 
 /// Returns the time between two keep-alives for this watchdog timeout.
 fn interval(within: Duration) -> Duration {
-    (within / SIGNS_IN_TIME).max(Duration::from_millis(1))
+    (within / KEEP_ALIVES_PER_TIMEOUT).max(Duration::from_millis(1))
 }
 
-/// Stores the check's finding in `told`, and returns whether it differs from the previous one: something hangs,
+/// Stores the check's finding in `previous`, and returns whether it differs from the previous one: something hangs,
 /// something else hangs, or all is well again.
-fn is_news(told: &mut Option<Stuck>, found: Option<Stuck>) -> bool {
-    std::mem::replace(told, found) != found
+fn is_news(previous: &mut Option<Stuck>, found: Option<Stuck>) -> bool {
+    std::mem::replace(previous, found) != found
 }
 
 /// Starts the thread that sends keep-alives if the manager has a watchdog, as long as the engine makes progress and
@@ -49,7 +49,7 @@ fn is_news(told: &mut Option<Stuck>, found: Option<Stuck>) -> bool {
 ///
 /// # Errors
 /// When the thread cannot be started.
-pub(super) fn give_signs_of_life(
+pub(super) fn start_keep_alives(
     engine: &Engine,
     stop: watch::Receiver<bool>,
     when_well: String,
@@ -61,14 +61,14 @@ pub(super) fn give_signs_of_life(
     let mut pulse = engine.pulse();
     let thread = std::thread::Builder::new().name("signs-of-life".to_owned());
     thread.spawn(move || {
-        let mut told = None;
+        let mut reported = None;
         while !*stop.borrow() && stop.has_changed().is_ok() {
             let found = pulse.look();
             if found.is_none() {
-                tell(&[NotifyState::Watchdog]);
+                notify(&[NotifyState::Watchdog]);
             }
             match found {
-                _ if !is_news(&mut told, found) => {}
+                _ if !is_news(&mut reported, found) => {}
                 None => status(&when_well),
                 Some(stuck) => {
                     tracing::error!(
@@ -92,8 +92,8 @@ mod tests {
     fn what_hangs_is_told_once_and_what_hangs_in_its_place_again() {
         let (log, lane) = (Some(Stuck::Log(3)), Some(Stuck::Lane(1)));
         let looks = [None, log, log, lane, lane, None, None, log];
-        let mut told = None;
-        let news = looks.map(|found| is_news(&mut told, found));
+        let mut reported = None;
+        let news = looks.map(|found| is_news(&mut reported, found));
         assert_eq!(news, [false, true, false, true, false, true, false, true]);
     }
 

@@ -5,13 +5,14 @@ mod copy_mark;
 mod duration;
 mod ending;
 pub mod exit;
+mod foreign_files;
 pub mod journal;
 mod manager;
 pub mod nats;
 pub mod offline;
 pub mod open;
-mod others;
 pub mod output;
+mod path_checks;
 mod printable;
 pub mod remote;
 mod reread;
@@ -19,13 +20,12 @@ pub mod runtime;
 pub mod serve;
 pub mod settings;
 pub mod shell;
+pub mod stderr;
 mod table;
-pub mod tell;
 pub mod token;
 pub mod traces;
 pub mod trust;
 mod whole_file;
-mod within;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -118,22 +118,22 @@ pub fn command() -> clap::Command {
 }
 
 /// Returns the parsed command; or an exit code, if the message is already printed.
-fn told() -> Result<Command, ExitCode> {
+fn parse_arguments() -> Result<Command, ExitCode> {
     let mut command = command();
     let given = settings::Given::read(&command, std::env::args_os().collect())
         .map_err(exit::Failure::report)?;
     let parsed = command
         .try_get_matches_from_mut(&given.arguments)
         .and_then(|matches| {
-            let mut told = Arguments::from_arg_matches(&matches)
+            let mut chosen = Arguments::from_arg_matches(&matches)
                 .map_err(|error| error.format(&mut command))?
                 .command;
-            if let Command::Serve(serve) = &mut told {
+            if let Command::Serve(serve) = &mut chosen {
                 let unknown = settings::unknown_variables(&command);
                 let settings = given.settings(&command, &matches);
-                serve.settings.come_from(settings, unknown);
+                serve.settings.set_sources(settings, unknown);
             }
-            Ok(told)
+            Ok(chosen)
         });
     parsed.map_err(|error| {
         let error = settings::shown::masked(error);
@@ -145,7 +145,7 @@ fn told() -> Result<Command, ExitCode> {
             _ => {}
         }
         for line in given.explain(&command, &error) {
-            tell::tell(line);
+            stderr::print_to_stderr(line);
         }
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
     })
@@ -153,13 +153,13 @@ fn told() -> Result<Command, ExitCode> {
 
 /// Parses the arguments and runs the command.
 pub fn main() -> ExitCode {
-    keep_huge_pages_to_where_they_are_asked_for();
-    serve::signals::outlive_limits_of_files();
-    let told = match told() {
-        Ok(told) => told,
+    disable_unrequested_huge_pages();
+    serve::signals::ignore_file_size_signal();
+    let parsed = match parse_arguments() {
+        Ok(command) => command,
         Err(code) => return code,
     };
-    let ended = match told {
+    let ended = match parsed {
         Command::Serve(arguments) => arguments.run(),
         Command::Token(arguments) => arguments
             .run(SystemTime::now(), &mut std::io::stdout())
@@ -210,7 +210,7 @@ const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 /// and all its requests, by 5 ms for each 2 MiB of new memory.
 ///
 /// If the system gives huge pages without a request, this process uses none at all: it cannot choose where.
-fn keep_huge_pages_to_where_they_are_asked_for() {
+fn disable_unrequested_huge_pages() {
     let given = std::fs::read_to_string(HUGE_PAGES);
     if given.is_ok_and(|given| !given.contains("[always]")) {
         return;

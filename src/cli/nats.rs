@@ -39,13 +39,13 @@ const CONTENT_TYPE: (&str, &str) = ("content-type", "application/cloudevents+jso
 /// Header with the trace context of the attempt (W3C Trace Context).
 const TRACEPARENT: &str = "traceparent";
 /// Timeout for an acknowledgement.
-const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(5);
-/// How long the first connection is waited for before an event is sent.
+const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long to wait for the first connection before an event is sent.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Interval at which a silent server is pinged.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the publisher may take to end.
-const ENDED_WITHIN: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum size of a file of credentials, in bytes.
 const CREDENTIALS_BYTES_MAX: usize = 64 << 10;
 
@@ -249,8 +249,7 @@ pub struct Running {
 impl Running {
     /// Waits a short time until the publisher has ended, which it does after the engine's feed.
     pub fn wait(self) {
-        if self.ended.recv_timeout(ENDED_WITHIN) == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
-        {
+        if self.ended.recv_timeout(END_TIMEOUT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
             tracing::warn!("the publisher did not end in time");
         }
     }
@@ -327,7 +326,7 @@ async fn connect(
         .connect(url.address.clone())
         .await?;
     let mut context = jetstream::new(client.clone());
-    context.set_timeout(ACKNOWLEDGED_WITHIN);
+    context.set_timeout(ACKNOWLEDGEMENT_TIMEOUT);
     Ok(Stream {
         client,
         context,

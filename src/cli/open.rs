@@ -8,14 +8,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use wal::{BoxError, Identity, Log, Options, Record, Report, SnapshotInfo, Visitor};
 
 use super::exit::Failure;
-use super::others::expect_no_others;
+use super::foreign_files::expect_no_foreign_files;
 use crate::base::codec::DecodeError;
 use crate::engine::clock::SystemClock;
 use crate::engine::{Engine, Limits, OnFatal};
 use crate::journal::lineage::{Ancestor, Lineage};
 use crate::journal::replay::{Recovered, Replay};
 use crate::journal::replay_error::ReplayError;
-use crate::stream::shown::Shown;
+use crate::stream::visitor::StreamVisitor;
 
 /// Passes snapshots and records to a replay, and shows the progress.
 pub struct Replaying {
@@ -26,7 +26,7 @@ pub struct Replaying {
 }
 
 impl Replaying {
-    /// A replay that shows `what` it is doing, on a terminal.
+    /// Creates a replay; a terminal shows `what` as its description.
     #[must_use]
     pub fn new(what: &'static str) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Replaying {
         }
     }
 
-    /// One that believes nothing that it can compare, and shows that it verifies.
+    /// Creates a replay that verifies everything that it can compare.
     #[must_use]
     pub fn verifying() -> Self {
         let mut replaying = Self::new("verifying");
@@ -45,7 +45,7 @@ impl Replaying {
         replaying
     }
 
-    /// What was recovered from a log that was read to its end; the bar is gone.
+    /// Returns the state recovered from a log that was read to its end, and removes the bar.
     #[must_use]
     pub fn finish(self) -> Recovered {
         self.bar.finish_and_clear();
@@ -56,7 +56,7 @@ impl Replaying {
         self.replay.get_or_insert_default()
     }
 
-    /// Shows how far this step is.
+    /// Shows the progress of this step.
     fn show(&self, step: &'static str, done: u64, total: u64) {
         self.bar.set_length(total);
         if self.bar.message() != step {
@@ -68,7 +68,7 @@ impl Replaying {
     }
 }
 
-/// The log's form of a replay error: whether another snapshot might be a way out.
+/// Converts an error of the replay into one of the log, which says whether another snapshot may help.
 fn refused(error: ReplayError) -> BoxError {
     match error.is_of_other_version() {
         true => wal::OtherForm(error.into()).into(),
@@ -76,7 +76,7 @@ fn refused(error: ReplayError) -> BoxError {
     }
 }
 
-/// The same for an error of a snapshot's entry.
+/// Converts an error of a snapshot's entry in the same way.
 #[must_use]
 pub fn refusal(error: DecodeError) -> BoxError {
     match error {
@@ -85,7 +85,7 @@ pub fn refusal(error: DecodeError) -> BoxError {
     }
 }
 
-/// The log that has this identity, and those that it continues.
+/// Converts the identity of a log, with the logs that it continues.
 #[must_use]
 pub fn lineage(identity: &Identity) -> Lineage {
     let ancestors = identity.ancestors.iter().map(|ancestor| Ancestor {
@@ -158,13 +158,14 @@ impl Visitor for Replaying {
     }
 }
 
-impl Shown for Replaying {
+impl StreamVisitor for Replaying {
     fn filling_up(&mut self, done: u64, total: u64) {
         self.show("filling up from the journal", done, total);
     }
 }
 
-/// A bar for `total` bytes on standard error, drawn only on a terminal; with 0, once its length is set.
+/// Creates a bar for `total` bytes on standard error, drawn only on a terminal; if `total` is 0, once its length is
+/// set.
 #[must_use]
 pub fn progress_bar(total: u64, what: &'static str) -> ProgressBar {
     let bar = bar(what, BYTES);
@@ -174,7 +175,7 @@ pub fn progress_bar(total: u64, what: &'static str) -> ProgressBar {
     bar
 }
 
-/// How many bytes there are of what has no known end, on standard error, drawn only on a terminal.
+/// Creates a counter of bytes without a known total, on standard error, drawn only on a terminal.
 #[must_use]
 pub fn endless_bar(what: &'static str) -> ProgressBar {
     let bar = bar(what, "{msg} {bytes} {bytes_per_sec}");
@@ -182,7 +183,7 @@ pub fn endless_bar(what: &'static str) -> ProgressBar {
     bar
 }
 
-/// How long something takes whose length is not known, on standard error, drawn only on a terminal.
+/// Creates a timer for work of unknown length, on standard error, drawn only on a terminal.
 #[must_use]
 pub fn waiting_bar(what: &'static str) -> ProgressBar {
     let bar = bar(what, "{msg} {elapsed}");
@@ -191,15 +192,15 @@ pub fn waiting_bar(what: &'static str) -> ProgressBar {
     bar
 }
 
-/// A bar for a number of items on standard error, drawn only on a terminal, once its length is set.
+/// Creates a bar for a number of items on standard error, drawn only on a terminal, once its length is set.
 #[must_use]
 pub fn count_bar(what: &'static str) -> ProgressBar {
     bar(what, ITEMS)
 }
 
-/// A line of progress in bytes: as wide as the terminal, whose rest is the bar's.
+/// Template of a progress line in bytes; the bar fills the rest of the terminal.
 const BYTES: &str = "{msg} [{wide_bar}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left";
-/// The same in items. The rate has no decimals.
+/// Template of a progress line in items. The rate has no decimals.
 const ITEMS: &str = "{msg} [{wide_bar}] {human_pos}/{human_len} {per_sec:0}, {eta} left";
 
 fn bar(what: &'static str, template: &str) -> ProgressBar {
@@ -210,7 +211,7 @@ fn bar(what: &'static str, template: &str) -> ProgressBar {
     bar_at(target, what, template)
 }
 
-/// A bar of unknown length, of which nothing is drawn yet.
+/// Creates a bar of unknown length that is not drawn yet.
 fn bar_at(target: ProgressDrawTarget, what: &'static str, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, target).with_message(what);
     if let Ok(style) = ProgressStyle::with_template(template) {
@@ -228,7 +229,7 @@ pub struct Opening {
     pub limits: Limits,
     /// Free space below which commands are rejected.
     pub reserve_bytes: u64,
-    /// Whether a directory that holds nothing of others becomes a new log.
+    /// Whether a new log is created in a directory without foreign files.
     pub create: bool,
 }
 
@@ -244,7 +245,7 @@ pub fn open(data: &Path, opening: Opening, on_fatal: OnFatal) -> Result<(Engine,
     };
     let storage = storage.map_err(|error| unusable(data, &error))?;
     if opening.create {
-        expect_no_others(data)?;
+        expect_no_foreign_files(data)?;
     }
     let options = Options {
         reserve_bytes: opening.reserve_bytes,
@@ -287,7 +288,7 @@ pub(super) fn next_step(error: &std::io::Error) -> &'static str {
     }
 }
 
-/// The storage of a directory that exists; nothing is written.
+/// Returns the storage of an existing directory; nothing is written.
 ///
 /// # Errors
 /// When there is no such directory.
@@ -295,14 +296,14 @@ pub fn existing(data: &Path) -> std::io::Result<Arc<dyn wal::storage::Storage>> 
     Ok(Arc::new(wal::storage::FileStorage::existing(data)?))
 }
 
-/// The log's id, as it is displayed: 32 hexadecimal digits.
+/// Returns the log's id as it is displayed: 32 hexadecimal digits.
 #[must_use]
 pub fn log_name(report: &Report) -> String {
     crate::base::hex::hex(&report.log_id)
 }
 
-/// Logs what was recovered, and what of it was damaged or cut short.
-pub fn tell_of_recovery(data: &Path, report: &Report) {
+/// Logs the result of the recovery, with any damage and any torn tail.
+pub fn log_recovery(data: &Path, report: &Report) {
     tracing::info!(
         log = log_name(report),
         records = report.records,

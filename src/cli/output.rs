@@ -11,7 +11,7 @@ use wal::SnapshotInfo;
 use wal::storage::Storage;
 
 use super::exit::Failure;
-use super::others::{LOST_AND_FOUND, expect_only};
+use super::foreign_files::{LOST_AND_FOUND, expect_only};
 use crate::catalogue;
 
 /// Standard output. A closed pipe or a full disk is a [`Failure`], and never a panic.
@@ -102,8 +102,8 @@ pub fn new_directory(path: &Path) -> Result<Arc<dyn Storage>, Failure> {
         .map_err(|error| Failure::other(format!("{} cannot be used: {error}", path.display())))
 }
 
-/// Does what [`new_directory`] does, for a log that needs the directory for itself: it may hold only what a file
-/// system keeps there. Files of the log itself are left to `wal`, which checks again once it holds the lock.
+/// Does what [`new_directory`] does, for a log that needs an empty directory, except for `lost+found`. Files of the log
+/// itself are left to `wal`, which checks again once it holds the lock.
 ///
 /// # Errors
 /// The errors of [`new_directory`]; when the directory holds directories, or names that are no file names of a log.
@@ -149,7 +149,7 @@ pub fn left_unfinished(
     }
 }
 
-/// Whether the disk of what is made is full.
+/// Whether the disk of the new directory is full.
 fn lacks_room(error: &wal::Error) -> bool {
     match error {
         wal::Error::Io { source, .. } => matches!(
@@ -166,8 +166,8 @@ fn lacks_room(error: &wal::Error) -> bool {
 
 /// Returns the snapshots of a log as JSON.
 #[must_use]
-pub fn told_snapshots(snapshots: &[SnapshotInfo]) -> Vec<Value> {
-    let told = snapshots.iter().map(|held| {
+pub fn snapshots_json(snapshots: &[SnapshotInfo]) -> Vec<Value> {
+    let objects = snapshots.iter().map(|held| {
         json!({
             "number": held.number,
             "covers": held.covers,
@@ -175,7 +175,7 @@ pub fn told_snapshots(snapshots: &[SnapshotInfo]) -> Vec<Value> {
             "bytes": held.bytes,
         })
     });
-    told.collect()
+    objects.collect()
 }
 
 /// Returns the snapshots of a log as rows for [`Output::pairs`].

@@ -32,10 +32,7 @@ pub(super) fn reread(
                     () = tokio::time::sleep(interval) => {}
                 }
                 if unless_it_panics(&mut read).is_none() {
-                    tracing::error!(
-                        what,
-                        "reading it again has panicked: the last good one stays in use"
-                    );
+                    tracing::error!("re-reading {what} panicked: the last good value stays in use");
                 }
             }
         });

@@ -23,7 +23,7 @@ pub(super) struct Growing {
     terminal: Option<u16>,
 }
 
-/// A column: its title, its alignment, and what becomes of it on a narrow terminal.
+/// A column: its title, its alignment, and how it is shortened on a narrow terminal.
 pub(super) struct Column {
     pub(super) title: &'static str,
     right: bool,
@@ -33,7 +33,7 @@ pub(super) struct Column {
     in_the_middle: bool,
 }
 
-/// A column of names, of which the end says as much as the beginning.
+/// A column of names, whose ends matter as much as their beginnings.
 pub(super) const fn left(title: &'static str) -> Column {
     Column {
         title,

@@ -1,5 +1,5 @@
-//! Small files that are made whole: what is written first lies beside the file, for one process at a
-//! time, and then takes its name. A crash leaves all of the file or nothing of it.
+//! Writes small files atomically: the content is first written to an unfinished file beside the target, by one process
+//! at a time, which is then renamed. A crash leaves the whole file or none.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 /// Mode of a private file: only its owner may read it.
 const PRIVATE: u32 = 0o600;
 
-/// Suffix of a file's name until the file is whole. A file with such a name is removed: no other program uses it.
+/// Suffix of an unfinished file's name. No other program uses it, so such a file may be removed.
 const UNFINISHED: &str = ".carebook-new";
 
 /// Returns the path of the file until it is whole.
@@ -35,23 +35,22 @@ pub(super) fn make(file: &Path, text: &str) -> io::Result<()> {
 /// # Errors
 /// Those of [`make`].
 pub(super) fn make_as(file: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let fresh = Unfinished::beside(file, mode)?;
+    let fresh = Unfinished::open(file, mode)?;
     fresh.write(text.as_bytes())?;
     std::fs::hard_link(&fresh.path, file)?;
     drop(fresh);
     sync_folder(file)
 }
 
-/// Makes a private file, durably, in the place of one that is there.
+/// Writes a private file, durably, and replaces an existing one.
 ///
 /// # Errors
 /// When it cannot be written.
 pub(super) fn replace(file: &Path, text: &str) -> io::Result<()> {
-    Unfinished::beside(file, PRIVATE)?.take_name(file, text.as_bytes())
+    Unfinished::open(file, PRIVATE)?.take_name(file, text.as_bytes())
 }
 
-/// A file that is not whole yet, and this process's alone as long as this is there. It is gone with this
-/// unless it has taken its name.
+/// An unfinished file, locked by this process. Dropping it removes the file, unless it was renamed.
 pub(super) struct Unfinished {
     file: File,
     path: PathBuf,
@@ -59,20 +58,20 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
-    /// What is going to be `file`, with this mode; waits until no other process has it.
+    /// Opens the unfinished file of `file`, with this mode; waits until no other process has it.
     ///
     /// # Errors
     /// When it cannot be made.
-    pub(super) fn beside(file: &Path, mode: u32) -> io::Result<Self> {
+    pub(super) fn open(file: &Path, mode: u32) -> io::Result<Self> {
         let path = unfinished(file);
         loop {
             let mut options = OpenOptions::new();
             let options = options.write(true).create(true).truncate(false).mode(mode);
-            // Neither another file's content nor a pipe.
+            // Does not follow a link, and does not wait for a pipe.
             let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
             let file = match options.custom_flags(flags).open(&path) {
                 Ok(file) => file,
-                // What others have left, or a link: whoever owns the folder may remove it.
+                // Another user's file, or a link: the owner of the folder may remove it.
                 Err(error) if is_of_others(&error) => {
                     std::fs::remove_file(&path).map_err(|_| error)?;
                     continue;
@@ -80,7 +79,7 @@ impl Unfinished {
                 Err(error) => return Err(error),
             };
             file.lock()?;
-            // Who had it before may have given it another name meanwhile, or removed it.
+            // The previous lock holder may have renamed or removed the file.
             let own = file.metadata()?;
             let is_here = match std::fs::symlink_metadata(&path) {
                 Ok(found) => (found.dev(), found.ino()) == (own.dev(), own.ino()),
@@ -90,8 +89,8 @@ impl Unfinished {
             if !is_here {
                 continue;
             }
-            // A crash may have left it with the file's name, too, and anybody who may write here with
-            // other rights.
+            // After a crash the file may also have its final name; and anybody who may write to this folder may have
+            // created it with other rights.
             let is_own = own.uid() == rustix::process::geteuid().as_raw();
             if own.is_file() && (own.nlink() > 1 || !is_own || own.mode() & 0o777 & !mode != 0) {
                 std::fs::remove_file(&path)?;
@@ -105,15 +104,14 @@ impl Unfinished {
         }
     }
 
-    /// Gives it this content, durably.
+    /// Writes this content, durably.
     fn write(&self, content: &[u8]) -> io::Result<()> {
         self.file.set_len(0)?;
         (&self.file).write_all(content)?;
         self.file.sync_all()
     }
 
-    /// Gives it this content and the name of the file that it is going to be, in the place of what has
-    /// that, durably.
+    /// Writes this content and renames the file to its final name, durably; an existing file is replaced.
     ///
     /// # Errors
     /// When that fails.
@@ -133,7 +131,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// Whether a file cannot be opened for whose it is, or for being a link.
+/// Whether a file cannot be opened because of its owner, or because it is a link.
 fn is_of_others(error: &io::Error) -> bool {
     let is_link = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
     is_link || error.kind() == ErrorKind::PermissionDenied

@@ -459,6 +459,7 @@ impl<'a> ReadView<'a> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::change::Change;
+    use super::super::index::Index;
     use super::super::registered::{AnyResource as _, Registered};
     use super::super::stored::Versioned;
     use super::*;

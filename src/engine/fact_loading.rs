@@ -199,7 +199,7 @@ impl<'a> FactBatch<'a> {
     }
 
     /// Waits until nothing is in flight.
-    pub async fn settle(&mut self) {
+    pub async fn wait_for_all(&mut self) {
         while !self.tasks.is_empty() {
             self.finish_one().await;
         }
@@ -215,7 +215,7 @@ impl<'a> FactBatch<'a> {
     /// # Errors
     /// When the batch ended early.
     pub async fn finish(mut self) -> Result<(Summary, u64), Ended> {
-        self.settle().await;
+        self.wait_for_all().await;
         match self.ended_by {
             Some(reply) => Err(Ended {
                 reply,

@@ -294,7 +294,7 @@ impl Shared {
                 if let Some(first) = followed.first {
                     tables.note_first(first, position);
                 }
-                move || tables.settle(&changes)
+                move || tables.finish_lists(&changes)
             },
         );
         match applied {

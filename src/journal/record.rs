@@ -328,8 +328,8 @@ mod before {
 
     /// A record of an earlier layout. A part that the layout lacks is `()`, which takes no bytes.
     #[derive(Deserialize)]
-    #[serde(bound(deserialize = "Actor: Deserialize<'de>, Told: Deserialize<'de>"))]
-    struct Before<'a, Actor, Told> {
+    #[serde(bound(deserialize = "Actor: Deserialize<'de>, EventParts: Deserialize<'de>"))]
+    struct Before<'a, Actor, EventParts> {
         schema: u8,
         at: Timestamp,
         operation: u16,
@@ -338,27 +338,27 @@ mod before {
         #[serde(borrow)]
         key: Option<RecordKey<&'a str>>,
         #[serde(borrow)]
-        changes: Vec<ChangeBefore<'a, Told>>,
+        changes: Vec<ChangeBefore<'a, EventParts>>,
         outbox: Vec<OutboxMessage>,
         #[serde(borrow)]
         outcome: RecordOutcome<&'a [u8]>,
     }
 
     #[derive(Deserialize)]
-    #[serde(bound(deserialize = "Told: Deserialize<'de>"))]
-    struct ChangeBefore<'a, Told> {
+    #[serde(bound(deserialize = "EventParts: Deserialize<'de>"))]
+    struct ChangeBefore<'a, EventParts> {
         kind: u16,
         version: u16,
         key: Digest,
         before: u64,
-        told: Told,
+        told: EventParts,
         #[serde(borrow)]
         event: Blob<&'a [u8]>,
     }
 
     /// Parts of a change that events need.
     #[derive(Deserialize)]
-    struct Told<'a> {
+    struct EventParts<'a> {
         revision: Revision,
         advances: bool,
         #[serde(borrow)]
@@ -366,14 +366,14 @@ mod before {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
-        let record: Before<'_, Option<RecordActor<&str>>, Told<'_>> =
+        let record: Before<'_, Option<RecordActor<&str>>, EventParts<'_>> =
             codec::decode_borrowed(bytes)?;
         Ok(present(record, |actor| actor, |told| told))
     }
 
     pub(super) fn decode_first(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
         let record: Before<'_, (), ()> = codec::decode_borrowed(bytes)?;
-        let told = |()| Told {
+        let told = |()| EventParts {
             revision: Revision::NONE,
             advances: false,
             path: Vec::new(),
@@ -384,10 +384,10 @@ mod before {
     fn present<'a, Actor, Says>(
         record: Before<'a, Actor, Says>,
         actor: impl FnOnce(Actor) -> Option<RecordActor<&'a str>>,
-        told: impl Fn(Says) -> Told<'a>,
+        told: impl Fn(Says) -> EventParts<'a>,
     ) -> Record<'a> {
         let changes = record.changes.into_iter().map(|change| {
-            let Told {
+            let EventParts {
                 revision,
                 advances,
                 path,

@@ -866,7 +866,7 @@ mod tests {
             if let Some(first) = followed.first {
                 tables.note_first(first, position);
             }
-            tables.settle(&changes);
+            tables.finish_lists(&changes);
         }
         tables
     }

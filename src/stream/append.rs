@@ -15,7 +15,7 @@ use super::error::StreamError;
 use super::message::{Content, Message};
 
 /// How long the outcome of an append is sought.
-pub(super) const KNOWN_WITHIN: Duration = Duration::from_secs(30);
+pub(super) const OUTCOME_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause after an attempt without an answer.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 /// Pause after a refusal for lack of room.
@@ -88,7 +88,7 @@ impl Appending {
     /// [`StreamError::Unknown`] when the outcome does not become known in time; another error when the servers refuse
     /// the message as such, or the stream lacks the predecessor.
     pub(super) async fn run(&self, watched: &dyn Watched) -> Result<Appended, StreamError> {
-        let mut until = Instant::now() + KNOWN_WITHIN;
+        let mut until = Instant::now() + OUTCOME_TIMEOUT;
         // Whether an earlier attempt may still be in flight.
         let mut is_unknown = false;
         loop {
@@ -102,7 +102,7 @@ impl Appending {
                 Attempt::Taken => match self.at_the_place().await? {
                     Some(appended) => return Ok(appended),
                     // An earlier attempt is being replicated, or the server is behind.
-                    None => "the stream does not show yet what came after".to_owned(),
+                    None => "the stream does not show the latest messages yet".to_owned(),
                 },
                 Attempt::Full(why) => {
                     // An attempt with unknown outcome may have taken the last room.
@@ -112,7 +112,7 @@ impl Appending {
                     if !watched.tries_again(&why, true) {
                         return Err(given_up_when_full(&why, is_unknown));
                     }
-                    until = Instant::now() + KNOWN_WITHIN;
+                    until = Instant::now() + OUTCOME_TIMEOUT;
                     sleep(PAUSE_WHEN_FULL).await;
                     continue;
                 }
@@ -123,7 +123,7 @@ impl Appending {
             };
             watched.tries_again(&why, false);
             if Instant::now() >= until {
-                let what = format!("no answer for {} s, {why}", KNOWN_WITHIN.as_secs());
+                let what = format!("no answer for {} s, {why}", OUTCOME_TIMEOUT.as_secs());
                 return Err(StreamError::Unknown { what });
             }
             sleep(PAUSE).await;
@@ -183,7 +183,7 @@ impl Appending {
         })
     }
 
-    /// Returns what is at the place of this message; `None` when nothing is, as far as is shown.
+    /// Returns the message at the place of this one; `None` when the servers show none.
     ///
     /// # Errors
     /// When the servers refuse to show the message.
@@ -204,7 +204,7 @@ impl Appending {
         };
         let name = match message.content {
             Content::Fence(node) => node.name.to_owned(),
-            Content::Batch(_) | Content::Barrier => "a process that did not say who".to_owned(),
+            Content::Batch(_) | Content::Barrier => "an unknown process".to_owned(),
         };
         Ok(Some(Appended::Other(Other {
             by: Some((message.epoch, name)),

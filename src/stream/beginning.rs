@@ -1,6 +1,6 @@
-//! Whether the stream begins where the list beside it says, while a process runs.
+//! Checks, while a process runs, that the stream begins where the list beside it says.
 //!
-//! Messages that somebody else removes from the stream's beginning are missed by nobody who has read them, but no
+//! If somebody else removes messages from the stream's beginning, processes that have read them do not notice, but no
 //! process can start on such a stream.
 
 use std::time::{Duration, Instant};
@@ -9,32 +9,33 @@ use tokio::time::timeout;
 
 use super::connection::{Connection, StreamInfo};
 use super::error::StreamError;
-use super::extent::{MAY_BE_OLD, has_copies};
+use super::extent::{STALE_ANSWER_MAX, has_copies};
 use super::listing::read_list;
 
 /// Timeout for the list.
-const LISTED_WITHIN: Duration = Duration::from_secs(2);
+const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is known of the stream's beginning.
+/// State of that check.
 #[derive(Debug, Default)]
 pub struct StreamBeginning {
-    /// The first message after those that are listed as purged, when the list was last read.
+    /// Sequence of the first message that the list, when last read, did not name as purged.
     listed: u64,
-    /// Since when the stream begins after that one.
+    /// Since when the stream begins after that message.
     missing: Option<Instant>,
 }
 
 impl StreamBeginning {
-    /// Notes that nobody said anything of the stream for a while.
+    /// Restarts the check after a time in which the servers were not reached.
     pub fn interrupt(&mut self) {
         self.missing = None;
     }
 
-    /// Checks that the stream, of which this was said just now, has all messages of this log that are not listed as
-    /// purged. Reads the list only where more messages are gone than it had. A purge is listed before it is done.
+    /// Checks, against stream information just received, that the stream has all messages of this log that are not
+    /// listed as purged. Reads the list only if more messages are missing than it named. A purge is listed before it is
+    /// done.
     ///
     /// # Errors
-    /// [`StreamError::Gap`] when messages are missing, and who says so cannot be behind.
+    /// [`StreamError::Gap`] when messages are missing, and the answer cannot be stale.
     pub async fn check(
         &mut self,
         connection: &Connection,
@@ -45,7 +46,7 @@ impl StreamBeginning {
             self.missing = None;
             return Ok(());
         }
-        let Ok(Ok(list)) = timeout(LISTED_WITHIN, read_list(connection)).await else {
+        let Ok(Ok(list)) = timeout(LIST_TIMEOUT, read_list(connection)).await else {
             self.missing = None;
             return Ok(());
         };
@@ -58,7 +59,7 @@ impl StreamBeginning {
             return Ok(());
         }
         let since = *self.missing.get_or_insert_with(Instant::now);
-        match has_copies(info) && since.elapsed() < MAY_BE_OLD {
+        match has_copies(info) && since.elapsed() < STALE_ANSWER_MAX {
             true => Ok(()),
             false => Err(StreamError::Gap {
                 missing: self.listed,

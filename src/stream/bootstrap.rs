@@ -1,5 +1,5 @@
-//! Creates a log in an empty directory: from a snapshot in the servers' object store, and from the records of the
-//! stream that its writer's directory had.
+//! Creates a log in an empty directory: from a snapshot in the servers' object store, and from the stream's records
+//! since the first one in the directory of the snapshot's writer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ use super::error::StreamError;
 use super::extent::StreamState;
 use super::listing::ListedSnapshot;
 use super::reader::Reader;
-use super::shown::Shown;
 use super::snapshot_store::fetch;
+use super::visitor::StreamVisitor;
 
 /// How long to wait for a message that the servers say they have.
-const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn refused(position: u64) -> impl Fn(StreamError) -> Error {
     move |error| Error::Visitor {
@@ -25,13 +25,13 @@ fn refused(position: u64) -> impl Fn(StreamError) -> Error {
     }
 }
 
-/// Makes an empty directory a log that begins with the newest good snapshot; leaves it empty where there is none.
-/// Changes nothing where the directory has a log. `marks` is called before an empty directory gets its first file.
+/// Creates a log that begins with the newest good snapshot, if the directory is empty and there is such a snapshot.
+/// `marks` is called before an empty directory gets its first file.
 ///
 /// # Errors
 /// [`Error::Held`], [`Error::Io`]; [`Error::Visitor`] with a [`StreamError`] when the stream has gaps, lacks
 /// acknowledged records, or needs a snapshot and has no good one.
-pub(super) fn begin_with_snapshot<V: Shown>(
+pub(super) fn begin_with_snapshot<V: StreamVisitor>(
     storage: &Arc<dyn Storage>,
     connection: &Arc<Connection>,
     found: &StreamState,
@@ -54,19 +54,19 @@ pub(super) fn begin_with_snapshot<V: Shown>(
                 let covers = snapshot.carried.covers;
                 tracing::info!(
                     covers,
-                    "the directory begins with a snapshot of the journal's"
+                    "the directory begins with a snapshot of the journal"
                 );
                 return Ok(());
             }
             Err(error @ (Error::Damaged { .. } | Error::Io { .. })) => {
                 let covers = snapshot.carried.covers;
-                tracing::warn!(%error, covers, "a snapshot of the journal's is not used");
+                tracing::warn!(%error, covers, "a snapshot of the journal is not used");
             }
             Err(Error::Visitor { source, .. })
                 if matches!(source.downcast_ref(), Some(StreamError::Refused { .. })) =>
             {
                 let covers = snapshot.carried.covers;
-                tracing::warn!(error = %source, covers, "a snapshot of the journal's is not used");
+                tracing::warn!(error = %source, covers, "a snapshot of the journal is not used");
             }
             Err(error) => return Err(error),
         }
@@ -85,7 +85,7 @@ pub(super) fn begin_with_snapshot<V: Shown>(
     }
 }
 
-fn begin<V: Shown>(
+fn begin<V: StreamVisitor>(
     storage: &Arc<dyn Storage>,
     connection: &Arc<Connection>,
     identity: &Identity,
@@ -110,7 +110,7 @@ fn begin<V: Shown>(
     while seeding.next() <= carried.upto {
         let received = reader.next(Duration::from_secs(1)).map_err(&of_stream)?;
         let Some(received) = received else {
-            if heard.elapsed() > MESSAGE_WITHIN {
+            if heard.elapsed() > MESSAGE_TIMEOUT {
                 let what = format!("message {} does not come", reader.tail().sequence + 1);
                 return Err(of_stream(StreamError::Unreachable { what }));
             }

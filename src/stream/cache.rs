@@ -1,7 +1,8 @@
-//! The directory beside the stream: compared with it before anything is changed, then filled up.
+//! The directory as a copy of the stream: it is compared with the stream before anything is changed, and then filled
+//! up.
 //!
-//! The directory was written after each acknowledgement, so it holds nothing that the stream does
-//! not. Where it does, the stream has lost what was acknowledged.
+//! The directory is written after each acknowledgement, so every record in it is also in the stream. If one is not, the
+//! stream has lost acknowledged records.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,30 +21,30 @@ use super::handle::JournalHandle;
 use super::message::{Content, Message};
 use super::reader::{Reader, Received};
 use super::settings::ancestors;
-use super::shown::Shown;
+use super::visitor::StreamVisitor;
 
-/// How long a message is waited for that the servers say they have.
-const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
-/// How often the end is read again because another process appended meanwhile.
+/// How long to wait for a message that the servers say they have.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum number of attempts to begin an epoch, repeated because another process appended meanwhile.
 const FENCES_MAX: usize = 20;
 
-/// Whether what a directory holds is what the stream holds.
+/// Compares the content of a directory with the stream.
 struct Compared<'a, V> {
     visitor: &'a mut V,
     connection: &'a Connection,
     /// The stream's log; `None` where it has no message.
     log_id: Option<[u8; 16]>,
     own_id: [u8; 16],
-    /// The logs that the stream's goes on from.
+    /// The ancestors of the stream's log.
     ancestors: Vec<Ancestor>,
     last: u64,
-    /// The record at the last position, where it was shown as one.
+    /// The record at the last position, if it was shown as a record.
     last_record: Option<Vec<u8>>,
     refusal: Option<StreamError>,
 }
 
 impl<V: Visitor> Compared<'_, V> {
-    /// Why the directory does not belong to the stream, found out when everything was shown.
+    /// Checks, after everything was shown, that the directory belongs to the stream.
     fn judge(&self, extent: &Extent) -> Result<(), StreamError> {
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone());
@@ -69,7 +70,7 @@ impl<V: Visitor> Compared<'_, V> {
     }
 }
 
-/// The stream has this record at a position.
+/// Whether the stream has this record at a position.
 fn has_record(
     connection: &Connection,
     extent: &Extent,
@@ -107,9 +108,8 @@ impl<V: Visitor> Visitor for Compared<'_, V> {
         } else if identity.ancestors != self.ancestors {
             self.refusal = Some(StreamError::Refused {
                 what: format!(
-                    "the directory and the stream {} do not say the same of the backups that they go \
-                     on from: the stream's metadata were changed, or it is no import of this \
-                     directory. Nothing was changed",
+                    "the directory and the stream {} list different ancestors: the stream's metadata were changed, or \
+                     it is no import of this directory. Nothing was changed",
                     self.connection.names().stream
                 ),
             });
@@ -175,15 +175,15 @@ impl<V: Visitor> Visitor for Compared<'_, V> {
     }
 }
 
-/// A directory that holds all that the stream held when it was read, and the reader that goes on.
+/// A directory that was filled up from the stream, and the reader that continues.
 pub struct Opened {
     /// The log in the directory.
     pub log: Log,
-    /// What was found there.
+    /// The report of the recovery.
     pub report: Report,
     /// The log's id.
     pub log_id: [u8; 16],
-    /// Reads what comes next.
+    /// Reads the next messages.
     pub reader: Reader,
 }
 
@@ -200,8 +200,7 @@ pub trait Mark {
     fn put(&self);
 }
 
-/// Returns whether the disk has room for another segment beside the reserve: it is made as a whole, and not from what is
-/// reserved.
+/// Returns a check that the disk has room for a whole segment beside the reserve.
 fn room_for_a_segment(storage: &Arc<dyn Storage>, options: &Options) -> impl Fn() -> bool + use<> {
     let needed = options
         .reserve_bytes
@@ -210,15 +209,15 @@ fn room_for_a_segment(storage: &Arc<dyn Storage>, options: &Options) -> impl Fn(
     move || disk.free_bytes().unwrap_or(u64::MAX) >= needed
 }
 
-/// Opens the directory as the copy of the stream: compares them, and fills up what it lacks, as far as the disk has
-/// room: who follows waits for more. The visitor is shown everything, but its `end` is not called. The directory is
-/// marked once they belong together, before the directory has anything that is not its own.
+/// Opens the directory as the copy of the stream: compares them, and adds the missing records, as far as the disk has
+/// room; a follower waits for more. The visitor is shown everything, but its `end` is not called. The directory is
+/// marked after the comparison, before it gets any record of the stream.
 ///
 /// # Errors
-/// Those of [`Log::open`]; [`Error::Visitor`] with a [`StreamError`] when directory and stream do
-/// not belong together, or the stream is not whole: the directory is not changed then, beyond what
-/// was filled up from the stream.
-pub fn open<V: Shown>(
+/// Those of [`Log::open`]; [`Error::Visitor`] with a [`StreamError`] when directory and stream do not belong together,
+/// or the stream is not complete: then nothing was changed in the directory except for records that were added from the
+/// stream.
+pub fn open<V: StreamVisitor>(
     storage: Arc<dyn Storage>,
     options: Options,
     connection: &Arc<Connection>,
@@ -229,7 +228,7 @@ pub fn open<V: Shown>(
     let found = StreamState::read(connection).map_err(of_stream)?;
     let log_id = found.extent.end(connection).map_err(of_stream)?.log_id;
     let ancestors = ancestors(&found.info.config).ok_or_else(|| {
-        let what = "what the stream's metadata say of backups that it goes on from cannot be read";
+        let what = "the list of ancestors in the stream's metadata cannot be read";
         of_stream(StreamError::Refused {
             what: what.to_owned(),
         })
@@ -256,7 +255,7 @@ pub fn open<V: Shown>(
     let options = Options {
         log_id,
         ancestors,
-        // The stream says which log a new directory is of.
+        // A new directory gets the id of the log in the stream.
         create: options.create && log_id.is_some(),
         ..options
     };
@@ -271,7 +270,7 @@ pub fn open<V: Shown>(
     })?;
     let (own_id, is_covered) = (compared.own_id, compared.last_record.is_none());
     let last = log.last_position();
-    // What a snapshot covers was not shown.
+    // Records that a snapshot covers were not shown.
     let covered = match is_covered && last > 0 {
         true => record_at(&log, last)?,
         false => None,
@@ -296,8 +295,8 @@ pub fn open<V: Shown>(
     })
 }
 
-/// A directory that ends before the stream's first position is known to belong to it: it has no record of its own
-/// there, and the mark shows that it was not written on alone.
+/// Whether a directory that ends before the stream's first position is known to belong to the stream: it has no record
+/// of its own there, and the mark shows that it was not written on alone.
 fn is_known_to_belong(
     extent: &Extent,
     last: u64,
@@ -312,8 +311,8 @@ fn is_known_to_belong(
     }
 }
 
-/// The record at this position; `None` where the log has none from before the snapshot that it began with:
-/// which one that is, was compared.
+/// Returns the record at this position; `None` if it comes before the snapshot with which the log began: that snapshot
+/// was compared.
 fn record_at(log: &Log, position: u64) -> Result<Option<Vec<u8>>, Error> {
     let mut found = None;
     let shown = log.records(position, position, &mut |record| {
@@ -326,11 +325,11 @@ fn record_at(log: &Log, position: u64) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// Takes messages into the directory, up to a sequence, and for as long as there is room.
+/// Adds messages to the directory, up to a sequence, as long as there is room.
 ///
 /// # Errors
-/// When one is not what has to come, is refused by the visitor, or cannot be written.
-pub fn fill_up<V: Shown>(
+/// When a message is not the expected one, is refused by the visitor, or cannot be written.
+pub fn fill_up<V: StreamVisitor>(
     log: &mut Log,
     reader: &mut Reader,
     upto: u64,
@@ -344,12 +343,12 @@ pub fn fill_up<V: Shown>(
             tracing::warn!(
                 sequence,
                 upto,
-                "the disk has no room for all that the stream has"
+                "the disk has no room for all records of the stream"
             );
             break;
         }
         let position = log.last_position() + 1;
-        let until = Instant::now() + MESSAGE_WITHIN;
+        let until = Instant::now() + MESSAGE_TIMEOUT;
         let received = loop {
             let next = reader.next(Duration::from_secs(1));
             match next.map_err(|error| refused(position)(error.into()))? {
@@ -367,8 +366,12 @@ pub fn fill_up<V: Shown>(
     Ok(())
 }
 
-/// Takes the records of a message that the directory does not have yet.
-fn take<V: Shown>(log: &mut Log, received: &Received, visitor: &mut V) -> Result<(), Error> {
+/// Adds the records of a message that the directory does not have yet.
+fn take<V: StreamVisitor>(
+    log: &mut Log,
+    received: &Received,
+    visitor: &mut V,
+) -> Result<(), Error> {
     let Some(records) = received.records() else {
         return Ok(());
     };
@@ -390,12 +393,12 @@ fn take<V: Shown>(log: &mut Log, received: &Received, visitor: &mut V) -> Result
     Ok(())
 }
 
-/// Makes this process the writer: reads to the end and begins the next epoch there, again while
-/// others append meanwhile. The visitor's `end` is called once no other process can append.
+/// Makes this process the writer: reads to the end and begins the next epoch there; repeats both if others append
+/// meanwhile. The visitor's `end` is called once no other process can append.
 ///
 /// # Errors
-/// As [`fill_up`], and those of the fence; [`StreamError::Fenced`] when others do not let it.
-pub fn begin_to_write<V: Shown>(
+/// As [`fill_up`], and those of the fence; [`StreamError::Fenced`] when others keep appending.
+pub fn begin_to_write<V: StreamVisitor>(
     opened: &mut Opened,
     link: &JournalHandle,
     visitor: &mut V,
@@ -404,7 +407,7 @@ pub fn begin_to_write<V: Shown>(
         let of_stream = |error: StreamError| refused(0)(error.into());
         let connection = link.connection();
         let info = connection.block(connection.info()).map_err(of_stream)?;
-        // A writer needs all of it, also with what is reserved.
+        // A writer needs all records, and may use the reserve for them.
         let (log, reader) = (&mut opened.log, &mut opened.reader);
         fill_up(log, reader, info.last, visitor, &|| true)?;
         let fenced = link.fence(opened.reader.tail(), opened.log_id);
@@ -453,7 +456,7 @@ mod tests {
         }
     }
 
-    impl Shown for Unseen {
+    impl StreamVisitor for Unseen {
         fn filling_up(&mut self, _: u64, _: u64) {}
     }
 

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use super::append::KNOWN_WITHIN;
+use super::append::OUTCOME_TIMEOUT;
 
 /// How far appends are acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,7 +109,7 @@ impl Confirmations {
         }
         self.asked.notify_one();
         let is_known = |confirmed: &Confirmed| confirmed.says(came).is_some();
-        match timeout(KNOWN_WITHIN, confirmed.wait_for(is_known)).await {
+        match timeout(OUTCOME_TIMEOUT, confirmed.wait_for(is_known)).await {
             Ok(Ok(confirmed)) => confirmed.says(came) == Some(true),
             Ok(Err(_)) | Err(_) => false,
         }
@@ -148,7 +148,7 @@ mod tests {
         let came = Instant::now();
         let waited = tokio::time::Instant::now();
         assert!(!confirmations.confirm_since(came).await);
-        assert_eq!(waited.elapsed().as_secs(), KNOWN_WITHIN.as_secs());
+        assert_eq!(waited.elapsed().as_secs(), OUTCOME_TIMEOUT.as_secs());
         confirmations.acknowledged(came);
         assert!(confirmations.confirm_since(came).await);
         // A refusal after the acknowledgement does not matter.

@@ -25,7 +25,7 @@ use super::message::NUMBER_MAX;
 use super::settings::{Names, weaker_beside};
 
 /// Timeout of one answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Total timeout of a request with retries, where nothing is urgent.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Pause after a failed attempt.
@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Interval of pings to a silent server.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 /// Longest pause after a failed attempt to connect.
-const RECONNECT_WITHIN: Duration = Duration::from_millis(500);
+const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// The servers' data about the stream.
 #[derive(Clone, Debug, Default)]
@@ -140,10 +140,10 @@ impl Connection {
             .name("carebook journal")
             .retry_on_initial_connect()
             .ping_interval(PING_INTERVAL)
-            .connection_timeout(ANSWER_WITHIN)
+            .connection_timeout(ANSWER_TIMEOUT)
             .reconnect_delay_callback(|attempts| {
                 let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
-                (Duration::from_millis(20) * attempts.min(100)).min(RECONNECT_WITHIN)
+                (Duration::from_millis(20) * attempts.min(100)).min(RECONNECT_PAUSE_MAX)
             })
             .event_callback(move |event| {
                 heard.hear(&event);
@@ -235,7 +235,9 @@ impl Connection {
         if !self.is_up() {
             return Err(Unanswered::Silent(self.fault()));
         }
-        let mut request = Request::new().payload(payload).timeout(Some(ANSWER_WITHIN));
+        let mut request = Request::new()
+            .payload(payload)
+            .timeout(Some(ANSWER_TIMEOUT));
         if let Some(headers) = headers {
             request = request.headers(headers);
         }
@@ -243,9 +245,9 @@ impl Connection {
         let asked = self.client.send_request(subject.to_owned(), request);
         let said = |error: &RequestError| match error.kind() {
             RequestErrorKind::NoResponders => {
-                "no server answers for it: it may have no leader just now".to_owned()
+                "no server answers: there may be no leader at the moment".to_owned()
             }
-            RequestErrorKind::TimedOut => format!("no answer within {ANSWER_WITHIN:?}"),
+            RequestErrorKind::TimedOut => format!("no answer within {ANSWER_TIMEOUT:?}"),
             _ => error.to_string(),
         };
         tokio::select! {
@@ -267,7 +269,7 @@ impl Connection {
             .map_err(|error| Unanswered::Silent(format!("an answer is no JSON: {error}")))?;
         match &answer["error"] {
             Value::Null if has_no_leader(&answer["cluster"]) => Err(Unanswered::Silent(
-                "the stream has no leader: no majority of its servers is there".to_owned(),
+                "the stream has no leader: a majority of its servers is unavailable".to_owned(),
             )),
             Value::Null => Ok(answer),
             error => Err(Unanswered::of(error)),
@@ -303,7 +305,7 @@ impl Connection {
     /// When there is no stream, or no answer.
     pub async fn info(&self) -> Result<StreamInfo, StreamError> {
         let info = self.api(&self.info_subject(), &json!({})).await;
-        self.told(info)
+        self.parse_info(info)
     }
 
     /// Returns the servers' data about the stream, requested once.
@@ -312,17 +314,18 @@ impl Connection {
     /// When there is no stream, or no answer.
     pub async fn info_now(&self) -> Result<StreamInfo, StreamError> {
         let info = self.api_once(&self.info_subject(), &json!({})).await;
-        self.told(info)
+        self.parse_info(info)
     }
 
     /// Checks that this stream, which stores data beside the journal, is stored in files and in at least `replicas`
-    /// copies, and that the lease's bucket forgets and takes entries as it has to.
+    /// copies, and that the limits of the lease's bucket are as required.
     ///
     /// # Errors
     /// [`StreamError::Weak`] when it is not; another error when the servers do not answer.
     pub(super) async fn keeps(&self, stream: &str, replicas: u64) -> Result<(), StreamError> {
         let info = self.api(&format!("STREAM.INFO.{stream}"), &json!({})).await;
-        let info = info.map_err(|error| self.failed("tell of what is beside the stream", error))?;
+        let info =
+            info.map_err(|error| self.failed("describe a stream beside the journal", error))?;
         let faults = weaker_beside(&info["config"], &self.names, replicas);
         match faults.is_empty() {
             true => Ok(()),
@@ -364,15 +367,15 @@ impl Connection {
         format!("STREAM.INFO.{}", self.names.stream)
     }
 
-    fn told(&self, info: Result<Value, Unanswered>) -> Result<StreamInfo, StreamError> {
-        let info = info.map_err(|error| self.failed("tell of the stream", error))?;
+    fn parse_info(&self, info: Result<Value, Unanswered>) -> Result<StreamInfo, StreamError> {
+        let info = info.map_err(|error| self.failed("describe the stream", error))?;
         let (config, state, cluster) = (&info["config"], &info["state"], &info["cluster"]);
         let number = |of: &Value, name: &str| of[name].as_u64().unwrap_or(0);
         let followers = cluster["replicas"].as_array().into_iter().flatten();
         let (first, last) = (number(state, "first_seq"), number(state, "last_seq"));
         if first.max(last) > NUMBER_MAX {
             let what = format!(
-                "the servers say of the stream what cannot be: its messages are {first} to {last}"
+                "the servers report impossible sequences for the stream: {first} to {last}"
             );
             return Err(StreamError::Refused { what });
         }

@@ -1,42 +1,42 @@
-//! Whether the journal that a node follows still has what the node has read.
+//! Checks that the journal that a node follows still has everything that the node has read.
 
 use std::time::Instant;
 
 use super::chain::Tail;
 use super::connection::{Connection, StreamInfo};
 use super::error::StreamError;
-use super::extent::{MAY_BE_OLD, has_copies, has_what_was_read};
+use super::extent::{STALE_ANSWER_MAX, has_copies, has_what_was_read};
 use super::message::Message;
 
-/// What was found out of that so far.
+/// Progress of that check.
 #[derive(Default)]
 pub struct JournalContinuity {
-    /// The last message that was compared with the one that was read.
+    /// Sequence of the last message that was compared with the journal.
     compared: u64,
-    /// Since when the journal ends before what was read.
+    /// Since when the journal ends before the last message that was read.
     short: Option<Instant>,
-    /// The end of what had been read at the check before.
+    /// The end of the messages read at the previous check.
     before: Option<Tail>,
-    /// Since when the journal does not show that one.
+    /// Since when the servers do not show the last of those messages.
     unshown: Option<Instant>,
 }
 
 impl JournalContinuity {
-    /// Notes that nobody said anything of the journal for a while.
+    /// Restarts the check after a time in which the servers were not reached.
     pub fn interrupt(&mut self) {
         (self.compared, self.short, self.unshown) = (0, None, None);
     }
 
-    /// Whether the journal, of which this was said just now, has what was read, as far as that can be known
-    /// before the next message comes, which is checked by itself. Blocks.
+    /// Checks, against stream information just received, that the journal still has everything that this node has read,
+    /// as far as that can be known before the next message. Returns `false` if that is not known yet. Blocks.
     ///
-    /// A message that came since the check before may follow what this node has read, and have been taken by the
-    /// servers after another history of the same length. So what had been read by then is compared again, once
-    /// it is shown. What is not shown for a while is missing for good, and left to who reads it.
+    /// A message that came since the previous check may follow what this node has read, although the servers accepted
+    /// it after another history of the same length. So the end of what had been read at that check is compared again,
+    /// once the servers show it. A message that they do not show for a while is lost; the reader reports that.
     ///
     /// # Errors
-    /// [`StreamError::Ahead`] when it has less, and who says so cannot be behind;
-    /// [`StreamError::Foreign`] or [`StreamError::Replaced`] when it has something else.
+    /// [`StreamError::Ahead`] when it has less, and the answer cannot be stale; [`StreamError::Foreign`] or
+    /// [`StreamError::Replaced`] when it has something else.
     pub fn check(
         &mut self,
         connection: &Connection,
@@ -54,12 +54,12 @@ impl JournalContinuity {
                 && !is_shown(shows(connection, &before, info.last))?
             {
                 let since = unshown.unwrap_or_else(Instant::now);
-                if since.elapsed() < MAY_BE_OLD {
+                if since.elapsed() < STALE_ANSWER_MAX {
                     (self.before, self.unshown) = (Some(before), Some(since));
                     return Ok(false);
                 }
             }
-            // What was purged was in snapshots, and was the same by then.
+            // Purged messages are in snapshots, and were compared before.
             let is_purged = tail.sequence < info.first;
             if is_purged || info.last > tail.sequence || self.compared == tail.sequence {
                 return Ok(true);
@@ -73,7 +73,7 @@ impl JournalContinuity {
         match compared {
             Err(lost @ StreamError::Ahead { .. }) => {
                 let since = *self.short.get_or_insert_with(Instant::now);
-                match has_copies(info) && since.elapsed() < MAY_BE_OLD {
+                match has_copies(info) && since.elapsed() < STALE_ANSWER_MAX {
                     true => Ok(false),
                     false => Err(lost),
                 }
@@ -89,9 +89,8 @@ impl JournalContinuity {
     }
 }
 
-/// Checks that the stream, which has not purged the end of what was read, has the same there. Asks once for the message
-/// itself, which is enough unless that is void: nothing may wait here for long while a writer may have to be replaced.
-/// Blocks.
+/// Checks that the stream has the last message that was read, which is not purged. Requests that message once, which is
+/// enough unless it is void: nothing may wait here for long, since the writer may have to be replaced. Blocks.
 ///
 /// # Errors
 /// The errors of [`has_what_was_read`]; [`StreamError::Gap`] when the message is not there.
@@ -108,7 +107,7 @@ fn shows(connection: &Connection, end: &Tail, last: u64) -> Result<(), StreamErr
     };
     let compared = has_what_was_read(connection, end, last);
     if matches!(compared, Err(StreamError::Replaced { .. })) {
-        // Where the messages before it were purged, also meanwhile, nothing shows any more whether it is void.
+        // Once the messages before it are purged, nothing shows whether it is void.
         let first = connection.block(connection.info_now())?.first;
         if first > 1 && end.sequence < first + u64::from(ahead) {
             return Ok(());
@@ -117,7 +116,7 @@ fn shows(connection: &Connection, end: &Tail, last: u64) -> Result<(), StreamErr
     compared
 }
 
-/// Whether the stream has shown what was read. It has not where it was changed meanwhile, or nobody answers.
+/// Whether the comparison had a result. It has none if the stream was changed meanwhile, or no server answers.
 fn is_shown(compared: Result<(), StreamError>) -> Result<bool, StreamError> {
     match compared {
         Ok(()) => Ok(true),
@@ -206,12 +205,12 @@ mod tests {
         }
         assert_eq!(check(&mut continuity, &connection, &after), Ok(false));
         let since = continuity.unshown.unwrap();
-        continuity.unshown = since.checked_sub(MAY_BE_OLD);
+        continuity.unshown = since.checked_sub(STALE_ANSWER_MAX);
         assert!(continuity.unshown.is_some());
         assert_eq!(check(&mut continuity, &connection, &after), Ok(true));
         assert_eq!(check(&mut continuity, &connection, &after), Ok(true));
         // A while in which nobody said anything does not count.
-        continuity.unshown = since.checked_sub(MAY_BE_OLD);
+        continuity.unshown = since.checked_sub(STALE_ANSWER_MAX);
         continuity.interrupt();
         assert_eq!(continuity.unshown, None);
     }

@@ -106,7 +106,7 @@ pub enum StreamError {
 }
 
 impl StreamError {
-    /// Whether the journal, or the directory, is damaged or replaced, so that people have to look.
+    /// Whether the journal, or the directory, is damaged or was replaced, so that an operator has to act.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(
@@ -185,9 +185,9 @@ impl fmt::Display for StreamError {
             ),
             Self::Weak { stream, faults } => write!(
                 f,
-                "the stream {stream} could lose what is acknowledged, or refuse what is to come: {}; \
+                "the stream {stream} could lose acknowledged commits, or refuse new ones: {}; \
                  change these settings where they are: of the stream or bucket, and max_payload of each server. \
-                 What the servers do not change takes a journal of another name (`carebook journal create`, \
+                 A setting that the servers do not change needs a journal of another name (`carebook journal create`, \
                  with --from for a directory)",
                 faults.join("; ")
             ),
@@ -231,7 +231,7 @@ impl fmt::Display for StreamError {
             Self::Fenced { by } => f.write_str(&taken_over(by.as_ref())),
             Self::Unknown { what } => write!(
                 f,
-                "nobody knows whether what was appended last is in the journal: {what}. The next \
+                "it is unknown whether the last append is in the journal: {what}. The next \
                  start finds out"
             ),
             Self::Refused { what } => f.write_str(what),

@@ -34,11 +34,11 @@ pub struct StreamState {
 }
 
 /// Maximum number of reads, repeated because the stream was changed meanwhile.
-const TURNS: u32 = 10;
+const ATTEMPTS_MAX: u32 = 10;
 /// How long a deposed leader may not know that it is deposed: its answers until then may be stale.
-pub const MAY_BE_OLD: Duration = Duration::from_secs(15);
+pub const STALE_ANSWER_MAX: Duration = Duration::from_secs(15);
 /// Pause before the state is read again.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 impl StreamState {
     /// Reads the state. Blocks.
@@ -71,17 +71,20 @@ impl StreamState {
                 other => other?,
             };
             let revision = list.revision;
-            let extent = Extent::beside(connection, &info, &list);
+            let extent = Extent::determine(connection, &info, &list);
             let worked = extent.and_then(|extent| work(&Self { info, list, extent }));
             let Err(error) = worked else {
                 return worked;
             };
             let is_less = matches!(error, StreamError::Lost { .. } | StreamError::Ahead { .. });
-            let may_be_old = is_less && has_copies && began.elapsed() < MAY_BE_OLD;
+            let may_be_old = is_less && has_copies && began.elapsed() < STALE_ANSWER_MAX;
             let is_of_place = error.is_damage() || matches!(error, StreamError::Purged { .. });
             if may_be_old {
-                sleep(AGAIN);
-            } else if !is_of_place || turn >= TURNS || !is_changed(connection, revision, first)? {
+                sleep(RETRY_PAUSE);
+            } else if !is_of_place
+                || turn >= ATTEMPTS_MAX
+                || !is_changed(connection, revision, first)?
+            {
                 return Err(error);
             }
         }
@@ -110,7 +113,7 @@ impl Extent {
     /// # Errors
     /// [`StreamError::Gap`], [`StreamError::Lost`], [`StreamError::Other`] or [`StreamError::Broken`]; an error when
     /// the servers do not answer.
-    pub fn beside(
+    pub fn determine(
         connection: &Connection,
         info: &StreamInfo,
         list: &SnapshotList,

@@ -49,9 +49,9 @@ pub struct Counted {
     pub snapshot_failures: u64,
     /// First position in the stream when that snapshot was put there or found; 0 before.
     pub first: u64,
-    /// 1 while the key of webhooks is another one here than that of the node that writes.
+    /// 1 while the key of webhooks of this node differs from that of the writer.
     pub has_other_key: u64,
-    /// 1 while this process, which follows, does not take over since the settings of the stream, or of the lease's
+    /// 1 while this process, a follower, does not take over because the settings of the stream, or of the lease's
     /// bucket, are too weak.
     pub has_weak_settings: u64,
     /// 1 while messages are missing at the stream's beginning that are not listed as purged.
@@ -93,7 +93,7 @@ impl Figures {
     }
 
     /// Notes the position that the newest snapshot in the object store covers, and the first position of the stream.
-    pub fn has_snapshot(&self, covers: u64, first: u64) {
+    pub fn set_snapshot(&self, covers: u64, first: u64) {
         self.snapshot.store(covers, Ordering::Relaxed);
         self.first.store(first, Ordering::Relaxed);
     }
@@ -103,8 +103,7 @@ impl Figures {
         self.snapshot_failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes whether the settings of the stream are too weak for this process to take over; returns what was noted
-    /// before.
+    /// Notes whether the settings of the stream are too weak for this process to take over; returns the previous value.
     pub fn set_weak_settings(&self, has_weak: bool) -> bool {
         self.has_weak_settings.swap(has_weak, Ordering::AcqRel)
     }
@@ -120,19 +119,18 @@ impl Figures {
         self.has_weak_lease.store(has_weak, Ordering::Relaxed);
     }
 
-    /// Notes whether messages are missing at the stream's beginning that are not listed as purged; returns what was noted
-    /// before.
+    /// Notes whether messages are missing at the stream's beginning that are not listed as purged; returns the previous
+    /// value.
     pub(super) fn set_lost_beginning(&self, has_lost: bool) -> bool {
         self.has_lost_beginning.swap(has_lost, Ordering::Relaxed)
     }
 
-    /// Notes whether the key of webhooks is another one here than that of the node that writes; returns what was
-    /// noted before.
+    /// Notes whether the key of webhooks of this node differs from that of the writer; returns the previous value.
     pub fn set_other_key(&self, has_other: bool) -> bool {
         self.has_other_key.swap(has_other, Ordering::Relaxed)
     }
 
-    /// All of it, as it is now.
+    /// Returns the current values.
     #[must_use]
     pub fn counted(&self) -> Counted {
         let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);

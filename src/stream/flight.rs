@@ -12,17 +12,17 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::append::{
-    Appended, Appending, Attempt, KNOWN_WITHIN, Other, PAUSE, PAUSE_WHEN_FULL, Watched,
+    Appended, Appending, Attempt, OUTCOME_TIMEOUT, Other, PAUSE, PAUSE_WHEN_FULL, Watched,
     given_up_when_full,
 };
 use super::error::StreamError;
 use super::figures::InFlight;
 
 /// How long after the stream last accepted a message it is believed to be unchanged.
-const SURE_FOR: Duration = Duration::from_secs(1);
+const UNCHANGED_MAX: Duration = Duration::from_secs(1);
 
 /// Timeout for a last look at the place of a message whose outcome is not known.
-const SHOWN_WITHIN: Duration = Duration::from_secs(3);
+const SHOW_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A message in flight.
 pub(super) struct InFlightAppend {
@@ -55,7 +55,7 @@ pub(super) trait InFlightEvents: Watched + Send + 'static {
     /// Notifies that the oldest message in flight is in the stream, with all before it.
     fn acknowledged(&self, append: InFlightAppend);
     /// Notifies that the oldest message in flight, which is the only one, moves to the next sequence.
-    fn put_off(&self);
+    fn postpone(&self);
     /// Notifies that there is no room for the oldest message in flight, a barrier. Returns whether it is withdrawn,
     /// since none was created after it.
     fn withdraw(&self, why: &str) -> bool;
@@ -68,7 +68,7 @@ type Answered = (u64, Result<Attempt, StreamError>);
 
 /// The messages in flight.
 struct Flight<T> {
-    told: T,
+    events: T,
     /// Messages in flight, the oldest first, each with the number of its newest attempt.
     in_flight: VecDeque<(u64, InFlightAppend)>,
     /// Attempts without an answer yet.
@@ -89,23 +89,23 @@ struct Flight<T> {
 
 /// Sends the messages of a queue, in order, until it is closed.
 pub(super) async fn fly<T: InFlightEvents + Clone>(
-    told: T,
+    events: T,
     coming: UnboundedReceiver<InFlightAppend>,
 ) {
-    let flight = tokio::spawn(fly_on(told.clone(), coming));
+    let flight = tokio::spawn(fly_on(events.clone(), coming));
     if let Err(why) = flight.await
         && why.is_panic()
     {
         // The outcomes of messages in flight are not reported any more.
-        told.has_failed(StreamError::Unknown {
-            what: format!("what sends it has failed: {why}"),
+        events.has_failed(StreamError::Unknown {
+            what: format!("the sending task has failed: {why}"),
         });
     }
 }
 
-async fn fly_on<T: InFlightEvents>(told: T, mut coming: UnboundedReceiver<InFlightAppend>) {
+async fn fly_on<T: InFlightEvents>(events: T, mut coming: UnboundedReceiver<InFlightAppend>) {
     let mut flight = Flight {
-        told,
+        events,
         in_flight: VecDeque::new(),
         attempts: JoinSet::new(),
         early: Vec::new(),
@@ -129,7 +129,7 @@ async fn fly_on<T: InFlightEvents>(told: T, mut coming: UnboundedReceiver<InFlig
             },
         };
         if let Err(error) = went {
-            flight.told.has_failed(error);
+            flight.events.has_failed(error);
             return;
         }
     }
@@ -153,12 +153,12 @@ impl<T: InFlightEvents> Flight<T> {
     fn is_sure(&self) -> bool {
         let losses = self.oldest().connection.losses();
         self.sure
-            .is_some_and(|(shown, before)| shown.elapsed() < SURE_FOR && before == losses)
+            .is_some_and(|(shown, before)| shown.elapsed() < UNCHANGED_MAX && before == losses)
     }
 
     /// Resets the deadline and the state of the oldest message.
     fn begins_to_wait(&mut self) {
-        self.until = Instant::now() + KNOWN_WITHIN;
+        self.until = Instant::now() + OUTCOME_TIMEOUT;
         self.full = None;
         self.is_unknown = false;
     }
@@ -189,8 +189,8 @@ impl<T: InFlightEvents> Flight<T> {
             let StreamError::Unreachable { what } = error else {
                 return Err(error);
             };
-            self.told.tries_again(&what, false);
-            self.unless_too_late(&what).await?;
+            self.events.tries_again(&what, false);
+            self.fail_if_too_late(&what).await?;
             sleep(PAUSE).await;
         }
         self.sure = Some((Instant::now(), losses));
@@ -200,7 +200,7 @@ impl<T: InFlightEvents> Flight<T> {
 
     /// Fails when the outcome of the oldest message did not become known in time. Looks at its place before: a process
     /// that was suspended has not asked for all of that time, and may have been replaced.
-    async fn unless_too_late(&mut self, why: &str) -> Result<(), StreamError> {
+    async fn fail_if_too_late(&mut self, why: &str) -> Result<(), StreamError> {
         if Instant::now() < self.until {
             return Ok(());
         }
@@ -220,9 +220,9 @@ impl<T: InFlightEvents> Flight<T> {
             let damage = follows.filter(StreamError::is_damage);
             Some(damage.unwrap_or(StreamError::Fenced { by: other.by }))
         };
-        let replaced = timeout(SHOWN_WITHIN, replaced).await;
+        let replaced = timeout(SHOW_TIMEOUT, replaced).await;
         Err(replaced.ok().flatten().unwrap_or(StreamError::Unknown {
-            what: format!("no answer for {} s, {why}", KNOWN_WITHIN.as_secs()),
+            what: format!("no answer for {} s, {why}", OUTCOME_TIMEOUT.as_secs()),
         }))
     }
 
@@ -255,35 +255,35 @@ impl<T: InFlightEvents> Flight<T> {
                 return Ok(());
             }
             Attempt::Taken => match self.oldest().at_the_place().await? {
-                Some(appended) => return self.is_settled(appended).await,
+                Some(appended) => return self.handle_found(appended).await,
                 // An earlier attempt is being replicated, the server is behind, or an attempt was lost.
-                None => "the stream does not show yet what came after".to_owned(),
+                None => "the stream does not show the latest messages yet".to_owned(),
             },
             Attempt::Full(why) => {
                 // An attempt with unknown outcome may have taken the last room.
                 if self.is_unknown
                     && let Some(appended) = self.oldest().at_the_place().await?
                 {
-                    return self.is_settled(appended).await;
+                    return self.handle_found(appended).await;
                 }
-                if self.lets_go(&why) {
+                if self.withdraw_barrier(&why) {
                     return Ok(());
                 }
                 let full = *self.full.get_or_insert_with(Instant::now);
-                let goes_on = self.told.tries_again(&why, true);
+                let goes_on = self.events.tries_again(&why, true);
                 // Callers that wait for it must learn at some time that its outcome is unknown.
-                if !goes_on || full.elapsed() >= KNOWN_WITHIN {
+                if !goes_on || full.elapsed() >= OUTCOME_TIMEOUT {
                     return Err(given_up_when_full(&why, self.is_unknown));
                 }
-                self.until = Instant::now() + KNOWN_WITHIN;
+                self.until = Instant::now() + OUTCOME_TIMEOUT;
                 sleep(PAUSE_WHEN_FULL).await;
                 return self.send_again().await;
             }
             Attempt::Unknown(why) => why,
         };
         self.is_unknown = true;
-        self.told.tries_again(&why, false);
-        self.unless_too_late(&why).await?;
+        self.events.tries_again(&why, false);
+        self.fail_if_too_late(&why).await?;
         sleep(PAUSE).await;
         self.send_again().await
     }
@@ -293,21 +293,21 @@ impl<T: InFlightEvents> Flight<T> {
     }
 
     /// Handles the message found at the place of the oldest.
-    async fn is_settled(&mut self, appended: Appended) -> Result<(), StreamError> {
+    async fn handle_found(&mut self, appended: Appended) -> Result<(), StreamError> {
         match appended {
             Appended::Ours => {
                 self.acknowledge_oldest();
                 Ok(())
             }
-            Appended::Other(other) => self.comes_after(other).await,
+            Appended::Other(other) => self.handle_other(other).await,
         }
     }
 
     /// Gives up the oldest message, for which there is no room, if it is a barrier, so that callers need not wait for
     /// room. Keeps it when an attempt may still be in flight, since that would take the place of the next message.
-    fn lets_go(&mut self, why: &str) -> bool {
+    fn withdraw_barrier(&mut self, why: &str) -> bool {
         let is_sure = self.in_flight[0].1.is_barrier && !self.is_unknown;
-        let is_gone = is_sure && self.told.withdraw(why);
+        let is_gone = is_sure && self.events.withdraw(why);
         if is_gone {
             self.in_flight.pop_front();
             self.begins_to_wait();
@@ -318,13 +318,13 @@ impl<T: InFlightEvents> Flight<T> {
     fn acknowledge_oldest(&mut self) {
         if let Some((_, append)) = self.in_flight.pop_front() {
             self.sure = Some((Instant::now(), append.appending.connection.losses()));
-            self.told.acknowledged(append);
+            self.events.acknowledged(append);
         }
         self.begins_to_wait();
     }
 
     /// Handles another message at the place of the oldest.
-    async fn comes_after(&mut self, other: Other) -> Result<(), StreamError> {
+    async fn handle_other(&mut self, other: Other) -> Result<(), StreamError> {
         if self.in_flight.len() > 1 || !self.in_flight[0].1.is_behind(&other) {
             // The writer of that message may belong to another history.
             let follows = self.oldest().until_it_follows().await;
@@ -334,7 +334,7 @@ impl<T: InFlightEvents> Flight<T> {
             return Err(StreamError::Fenced { by: other.by });
         }
         self.in_flight[0].1.appending.after += 1;
-        self.told.put_off();
+        self.events.postpone();
         self.begins_to_wait();
         self.send_again().await
     }
@@ -368,7 +368,7 @@ mod tests {
             self.0.lock().push("there");
         }
 
-        fn put_off(&self) {
+        fn postpone(&self) {
             self.0.lock().push("later");
         }
 
@@ -399,12 +399,12 @@ mod tests {
             _counted: Figures::default().begins_append(),
         };
         Flight {
-            told: Heard::default(),
+            events: Heard::default(),
             in_flight: [(0, append)].into(),
             attempts: JoinSet::new(),
             early: Vec::new(),
             next: 1,
-            until: Instant::now() + KNOWN_WITHIN,
+            until: Instant::now() + OUTCOME_TIMEOUT,
             full: None,
             is_unknown: false,
             sure: None,
@@ -418,18 +418,18 @@ mod tests {
     #[test]
     fn a_barrier_is_given_up_where_there_is_no_room_unless_an_attempt_may_still_be_on_its_way() {
         let connection = Fake::with_room(0).connection();
-        let told = |flight: &Flight<Heard>| flight.told.0.lock().clone();
+        let events = |flight: &Flight<Heard>| flight.events.0.lock().clone();
         connection.block(async {
             let mut flight = full(&connection, true);
             assert_eq!(is_full(&mut flight).await, Ok(()));
             assert!(flight.in_flight.is_empty());
-            assert_eq!(told(&flight), ["none"]);
+            assert_eq!(events(&flight), ["none"]);
             for (is_barrier, is_unknown) in [(true, true), (false, false)] {
                 let mut flight = full(&connection, is_barrier);
                 flight.is_unknown = is_unknown;
                 assert_eq!(is_full(&mut flight).await, Ok(()));
                 assert_eq!(flight.in_flight.len(), 1);
-                assert_eq!(told(&flight), ["again"]);
+                assert_eq!(events(&flight), ["again"]);
             }
         });
     }
@@ -462,15 +462,15 @@ mod tests {
         connection.block(async {
             let mut flight = full(&connection, false);
             assert_eq!(is_full(&mut flight).await, Ok(()));
-            let nearly = KNOWN_WITHIN.checked_sub(Duration::from_secs(5)).unwrap();
+            let nearly = OUTCOME_TIMEOUT.checked_sub(Duration::from_secs(5)).unwrap();
             flight.full = Some(Instant::now().checked_sub(nearly).unwrap());
             assert_eq!(is_full(&mut flight).await, Ok(()));
-            flight.full = Some(Instant::now().checked_sub(KNOWN_WITHIN).unwrap());
+            flight.full = Some(Instant::now().checked_sub(OUTCOME_TIMEOUT).unwrap());
             let ended = is_full(&mut flight).await.unwrap_err();
             assert!(ended.to_string().contains("the journal is full"), "{ended}");
             // The time without room counts for the oldest message only.
             let mut flight = full(&connection, false);
-            flight.full = Some(Instant::now().checked_sub(KNOWN_WITHIN).unwrap());
+            flight.full = Some(Instant::now().checked_sub(OUTCOME_TIMEOUT).unwrap());
             flight.judge(Attempt::Acknowledged).await.unwrap();
             assert_eq!(flight.full, None);
         });

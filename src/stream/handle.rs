@@ -23,7 +23,7 @@ use super::room::Room;
 use crate::engine::role::writer_proof::{Confirming, WriterProof};
 
 /// How long a fence waits for room.
-const FENCED_WITHIN: Duration = Duration::from_secs(10);
+const FENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A message that the stream has: its sequence, and its bytes.
 pub(super) type StoredMessage = (u64, Bytes);
@@ -136,7 +136,7 @@ impl JournalHandle {
 
     /// Sets the lease that this process has; where it `relies` on it, responses rest on the lease while it holds,
     /// instead of on appends.
-    pub(super) fn has_lease(&self, lease: Arc<LeaseTerm>, relies: bool) {
+    pub(super) fn set_lease(&self, lease: Arc<LeaseTerm>, relies: bool) {
         *self.lease.lock() = Some(lease);
         self.relies.store(relies, Ordering::Release);
     }
@@ -176,7 +176,7 @@ impl JournalHandle {
         let _counted = self.figures.begins_append();
         let fencing = Fencing { link: self, began };
         match appending.run(&fencing).await? {
-            Appended::Ours => self.took(&appending),
+            Appended::Ours => self.note_stored(&appending),
             Appended::Other(_) => return Ok(false),
         }
         // The stream may have been replaced since it showed its end.
@@ -306,8 +306,8 @@ impl JournalHandle {
     }
 
     /// Notes that the stream has this message.
-    fn took(&self, appending: &Appending) {
-        self.room.took(appending.bytes.len());
+    fn note_stored(&self, appending: &Appending) {
+        self.room.note_appended(appending.bytes.len());
         *self.stored.lock() = Some((appending.after + 1, appending.bytes.clone()));
         self.is_full.store(false, Ordering::Release);
         self.trouble.lock().take();
@@ -420,7 +420,7 @@ struct Fencing<'a> {
 impl Watched for Fencing<'_> {
     /// Gives up after a while without room, since a fence has no queue that waits for it.
     fn tries_again(&self, why: &str, is_full: bool) -> bool {
-        self.link.tries_again(why, is_full) && !(is_full && self.began.elapsed() > FENCED_WITHIN)
+        self.link.tries_again(why, is_full) && !(is_full && self.began.elapsed() > FENCE_TIMEOUT)
     }
 }
 
@@ -436,7 +436,7 @@ impl InFlightEvents for Weak<JournalHandle> {
         let Some(link) = self.upgrade() else {
             return;
         };
-        link.took(&append.appending);
+        link.note_stored(&append.appending);
         link.confirmations.acknowledged(append.began);
         if append.is_barrier {
             link.figures.barrier();
@@ -445,11 +445,11 @@ impl InFlightEvents for Weak<JournalHandle> {
         link.wake();
     }
 
-    fn put_off(&self) {
+    fn postpone(&self) {
         if let Some(link) = self.upgrade()
             && let Some(builder) = link.builder.lock().as_mut()
         {
-            builder.put_off();
+            builder.postpone();
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the writer's lease says of its holder.
+//! The writer's lease: the data about its holder.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -12,9 +12,9 @@ pub struct Holder {
     pub node: String,
     /// Name of its process.
     pub process: String,
-    /// Where it serves, when it says so.
+    /// Address at which it serves, if the lease has one.
     pub address: Option<String>,
-    /// The fingerprint of its key of webhooks, when it says so: older releases did not.
+    /// Fingerprint of its key of webhooks; older releases do not write it.
     pub webhook_key: Option<String>,
     /// Whether its answers rest on the lease.
     pub relies: bool,
@@ -63,8 +63,7 @@ impl Terms {
         value.to_string().into()
     }
 
-    /// Whether that holder has another key of webhooks than this process; `None` when its lease does not say which one
-    /// it has.
+    /// Whether that holder has another key of webhooks than this process; `None` when its lease has no fingerprint.
     #[must_use]
     pub fn have_other_key_than(&self, holder: &Holder) -> Option<bool> {
         let key = holder.webhook_key.as_ref()?;
@@ -74,8 +73,8 @@ impl Terms {
     /// Warns that this process writes in place of one that had another key of webhooks.
     pub fn warn_of_other_key() {
         tracing::warn!(
-            "this process writes in the place of one with another key of webhooks: from here on the secret of \
-             every subscription is another one. If that is not meant, give every node the key of before"
+            "this process replaces a writer with another key of webhooks: the secret of every subscription has \
+            changed. If that is not intended, give every node the previous key"
         );
     }
 }

@@ -25,20 +25,20 @@ use super::holder::{Holder, Terms};
 use super::lease_term::{LeaseTerm, MARGIN, TTL};
 
 /// Interval of renewals.
-const RENEWED_EACH: Duration = Duration::from_secs(2);
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
 /// Timeout of one renewal.
-const ANSWER_WITHIN: Duration = Duration::from_millis(1_500);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// How long a holder that gives the lease up waits for a renewal in flight.
-const RENEWAL_ENDS_WITHIN: Duration = Duration::from_millis(500);
+const RENEWAL_END_TIMEOUT: Duration = Duration::from_millis(500);
 /// Pause between attempts to create the key.
-const TRIED_EACH: Duration = Duration::from_millis(100);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// For how long after an unanswered attempt the key may still be that attempt's: its request may arrive late, and the
 /// key is then kept for a term.
-const OWN_WITHIN: Duration = Duration::from_secs(2 * TTL.as_secs());
+const LATE_CLAIM_TIMEOUT: Duration = Duration::from_secs(2 * TTL.as_secs());
 /// Timeout for the bucket, where the lease was not renewed for a term.
-const BUCKET_WITHIN: Duration = Duration::from_secs(5);
+const BUCKET_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of attempts to take the lease from another process.
-const SEIZED_WITHIN: usize = 50;
+const SEIZE_ATTEMPTS_MAX: usize = 50;
 /// Name of the key.
 const KEY: &str = "writer";
 
@@ -86,14 +86,14 @@ impl Claim {
         loop {
             // The time of the request that creates or adopts the key: the servers count the key's term from later on.
             let sent = Instant::now();
-            let made = timeout(ANSWER_WITHIN, store.create(KEY, self.value.clone())).await;
+            let made = timeout(ANSWER_TIMEOUT, store.create(KEY, self.value.clone())).await;
             let is_there = match &made {
                 Ok(Err(error)) => error.kind() == CreateErrorKind::AlreadyExists,
                 _ => false,
             };
             let may_be_own = self
                 .unanswered
-                .is_some_and(|sent| sent.elapsed() < OWN_WITHIN);
+                .is_some_and(|sent| sent.elapsed() < LATE_CLAIM_TIMEOUT);
             let revision = match made {
                 Ok(Ok(revision)) => Some(revision),
                 Ok(Err(_)) if is_there && !may_be_own => None,
@@ -120,10 +120,10 @@ impl Claim {
                     sent,
                 }));
             }
-            if Instant::now() + TRIED_EACH >= until {
+            if Instant::now() + RETRY_PAUSE >= until {
                 return Ok(None);
             }
-            sleep(TRIED_EACH).await;
+            sleep(RETRY_PAUSE).await;
         }
     }
 }
@@ -238,7 +238,7 @@ impl Lease {
             // Covers every holder that was seen, since an attempt whose answer was lost may have taken the lease.
             let mut relied = false;
             let mut had_other_key = false;
-            for _ in 0..SEIZED_WITHIN {
+            for _ in 0..SEIZE_ATTEMPTS_MAX {
                 let sent = Instant::now();
                 let found = entry(connection).await?;
                 let before = found.as_ref().filter(|(_, found)| *found != value);
@@ -249,11 +249,11 @@ impl Lease {
                 let taken = match &found {
                     Some((revision, _)) => {
                         let changed = store.update(KEY, value.clone(), *revision);
-                        timeout(ANSWER_WITHIN, changed).await.map(Result::ok)
+                        timeout(ANSWER_TIMEOUT, changed).await.map(Result::ok)
                     }
                     None => {
                         let made = store.create(KEY, value.clone());
-                        timeout(ANSWER_WITHIN, made).await.map(Result::ok)
+                        timeout(ANSWER_TIMEOUT, made).await.map(Result::ok)
                     }
                 };
                 if let Ok(Some(revision)) = taken {
@@ -269,7 +269,7 @@ impl Lease {
                     };
                     return Ok((Self::kept(link, terms, taken), until));
                 }
-                sleep(TRIED_EACH).await;
+                sleep(RETRY_PAUSE).await;
             }
             Err(StreamError::Refused {
                 what: "the writer's lease is taken by others again and again".to_owned(),
@@ -286,7 +286,7 @@ impl Lease {
         } = taken;
         let term = Arc::new(LeaseTerm::default());
         term.renewed(sent);
-        link.has_lease(Arc::clone(&term), terms.relies);
+        link.set_lease(Arc::clone(&term), terms.relies);
         let (stop, stopped) = watch::channel(false);
         let (revisions, current) = watch::channel(revision);
         let keeping = Keeping {
@@ -321,13 +321,13 @@ impl Lease {
         self.stop.send_replace(true);
         connection.block(async {
             // A renewal in flight is the last one.
-            if timeout(RENEWAL_ENDS_WITHIN, &mut self.keeping)
+            if timeout(RENEWAL_END_TIMEOUT, &mut self.keeping)
                 .await
                 .is_err()
             {
                 self.keeping.abort();
             }
-            let _ = timeout(ANSWER_WITHIN, self.delete(connection)).await;
+            let _ = timeout(ANSWER_TIMEOUT, self.delete(connection)).await;
         });
     }
 
@@ -342,7 +342,7 @@ impl Lease {
             match entry(connection).await {
                 Ok(Some((now, found))) if found == self.value => revision = now,
                 Ok(_) => return,
-                Err(_) => sleep(TRIED_EACH).await,
+                Err(_) => sleep(RETRY_PAUSE).await,
             }
         }
     }
@@ -360,13 +360,13 @@ async fn entry(connection: &Connection) -> Result<Option<(u64, Bytes)>, StreamEr
 /// Adopts the key if it has this value: an earlier attempt created it, and the answer was lost. Changes the key, so
 /// that nobody else can have that revision and the servers count its term from here on; returns the new revision.
 async fn adopted(connection: &Connection, store: &Store, value: &Bytes) -> Adopted {
-    let found = timeout(ANSWER_WITHIN, entry(connection)).await;
+    let found = timeout(ANSWER_TIMEOUT, entry(connection)).await;
     let revision = match found {
         Ok(Ok(Some((revision, found)))) if found == *value => revision,
         _ => return Adopted::No,
     };
     let changed = store.update(KEY, value.clone(), revision);
-    match timeout(ANSWER_WITHIN, changed).await {
+    match timeout(ANSWER_TIMEOUT, changed).await {
         Ok(Ok(revision)) => Adopted::Yes(revision),
         Ok(Err(_)) | Err(_) => Adopted::Unknown,
     }
@@ -385,11 +385,11 @@ struct Keeping {
 
 impl Keeping {
     async fn run(self, mut stopped: watch::Receiver<bool>) {
-        // Whether it was said that the lease is not renewed.
+        // Whether the failed renewal was logged.
         let mut is_told = false;
         loop {
             tokio::select! {
-                () = sleep(RENEWED_EACH) => {}
+                () = sleep(RENEWAL_INTERVAL) => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             }
             if self.link.ended().is_some() {
@@ -404,7 +404,7 @@ impl Keeping {
                     is_told = false;
                 }
                 Renewed::No => self.make_again(sent).await,
-                Renewed::Unknown(why) => self.is_not_renewed(sent, why, &mut is_told).await,
+                Renewed::Unknown(why) => self.handle_unknown_renewal(sent, why, &mut is_told).await,
             }
         }
     }
@@ -412,7 +412,7 @@ impl Keeping {
     async fn renew(&self) -> Renewed {
         let revision = *self.revisions.borrow();
         let changed = self.store.update(KEY, self.value.clone(), revision);
-        match timeout(ANSWER_WITHIN, changed).await {
+        match timeout(ANSWER_TIMEOUT, changed).await {
             Ok(Ok(revision)) => Renewed::Yes(revision),
             Ok(Err(error)) if error.kind() == UpdateErrorKind::WrongLastRevision => Renewed::No,
             Ok(Err(error)) => Renewed::Unknown(error.to_string()),
@@ -423,19 +423,22 @@ impl Keeping {
     /// Handles a renewal whose outcome is not known. Once none has succeeded for a term, the bucket itself may be gone.
     /// Where no other process waits for the lease, nobody else creates it, and the next one that starts would depose
     /// this process.
-    async fn is_not_renewed(&self, sent: Instant, why: String, is_told: &mut bool) {
+    async fn handle_unknown_renewal(&self, sent: Instant, why: String, is_told: &mut bool) {
         let is_recent = self.term.age().is_some_and(|age| age <= TTL);
         let connection = self.link.connection();
         if is_recent || !connection.is_up() {
             return;
         }
-        let made = timeout(BUCKET_WITHIN, bucket(connection, self.replicas)).await;
+        let made = timeout(BUCKET_TIMEOUT, bucket(connection, self.replicas)).await;
         let is_told = std::mem::replace(is_told, true);
         let why = match made {
             Ok(Ok(_)) => {
                 self.make_again(sent).await;
                 if !is_told {
-                    tracing::warn!(error = %why, "the writer's lease was not renewed for a term, and is looked for again");
+                    tracing::warn!(
+                        error = %why,
+                        "the writer's lease was not renewed for a term: its bucket is checked"
+                    );
                 }
                 return;
             }
@@ -465,7 +468,7 @@ impl Keeping {
         // process had held the lease.
         self.term.breaks();
         let made = self.store.create(KEY, self.value.clone());
-        if let Ok(Ok(revision)) = timeout(ANSWER_WITHIN, made).await {
+        if let Ok(Ok(revision)) = timeout(ANSWER_TIMEOUT, made).await {
             self.revisions.send_replace(revision);
             self.term.renewed(sent);
         }
@@ -542,7 +545,7 @@ mod tests {
         let mut claim = Claim::new(&link, terms());
         // It was made a while ago, and the answer was lost. So is that to the change which is to make it certain.
         let before = Instant::now();
-        claim.unanswered = before.checked_sub(OWN_WITHIN / 2);
+        claim.unanswered = before.checked_sub(LATE_CLAIM_TIMEOUT / 2);
         assert!(claim.unanswered.is_some());
         {
             let mut kept = fake.kept.lock();
@@ -632,11 +635,11 @@ mod tests {
         let mut is_told = false;
         let renewed = connection.block(keeping.renew());
         assert!(matches!(renewed, Renewed::Unknown(_)));
-        for (age, is_made) in [(TTL / 2, false), (TTL + RENEWED_EACH, true)] {
+        for (age, is_made) in [(TTL / 2, false), (TTL + RENEWAL_INTERVAL, true)] {
             let sent = Instant::now();
             keeping.term.renewed(sent.checked_sub(age).unwrap());
             let why = "no answer".to_owned();
-            connection.block(keeping.is_not_renewed(sent, why, &mut is_told));
+            connection.block(keeping.handle_unknown_renewal(sent, why, &mut is_told));
             let kept = fake.kept.lock();
             let value = kept.key.as_ref().map(|(_, value)| value.clone());
             assert_eq!(value, is_made.then(|| keeping.value.to_vec()), "{age:?}");

@@ -40,17 +40,17 @@ pub struct ListedSnapshot {
     pub(super) of: (u64, [u8; 32]),
 }
 
-fn bytes<const N: usize>(told: &Value) -> Option<[u8; N]> {
-    unhex(told.as_str()?.as_bytes())
+fn bytes<const N: usize>(value: &Value) -> Option<[u8; N]> {
+    unhex(value.as_str()?.as_bytes())
 }
 
 /// Reads a number that can still be increased by one.
-fn number(told: &Value) -> Option<u64> {
-    told.as_u64().filter(|number| *number <= NUMBER_MAX)
+fn number(value: &Value) -> Option<u64> {
+    value.as_u64().filter(|number| *number <= NUMBER_MAX)
 }
 
 impl ListedSnapshot {
-    fn told(&self) -> Value {
+    fn to_json(&self) -> Value {
         json!({
             "object": self.object,
             "logId": hex(&self.log_id),
@@ -66,20 +66,20 @@ impl ListedSnapshot {
         })
     }
 
-    fn read(told: &Value) -> Option<Self> {
-        let number = |name: &str| number(&told[name]);
+    fn read(value: &Value) -> Option<Self> {
+        let number = |name: &str| number(&value[name]);
         let snapshot = Self {
-            object: told["object"].as_str()?.to_owned(),
-            log_id: bytes(&told["logId"])?,
+            object: value["object"].as_str()?.to_owned(),
+            log_id: bytes(&value["logId"])?,
             first: number("first")?,
-            digest: bytes(&told["blake3"])?,
-            of: (number("sequence")?, bytes(&told["digest"])?),
+            digest: bytes(&value["blake3"])?,
+            of: (number("sequence")?, bytes(&value["digest"])?),
             carried: ForeignSnapshot {
                 number: number("number")?,
                 covers: number("covers")?,
                 upto: number("upto")?,
                 bytes: number("bytes")?,
-                chain: bytes(&told["chain"])?,
+                chain: bytes(&value["chain"])?,
             },
         };
         let carried = &snapshot.carried;
@@ -87,7 +87,7 @@ impl ListedSnapshot {
     }
 }
 
-fn told_tail(tail: &Tail) -> Value {
+fn tail_to_json(tail: &Tail) -> Value {
     json!({
         "logId": hex(&tail.log_id.unwrap_or_default()),
         "sequence": tail.sequence,
@@ -98,14 +98,14 @@ fn told_tail(tail: &Tail) -> Value {
     })
 }
 
-fn read_tail(told: &Value) -> Option<Tail> {
-    let number = |name: &str| number(&told[name]);
+fn read_tail(value: &Value) -> Option<Tail> {
+    let number = |name: &str| number(&value[name]);
     Some(Tail {
-        log_id: Some(bytes(&told["logId"])?),
+        log_id: Some(bytes(&value["logId"])?),
         sequence: number("sequence")?,
         epoch: number("epoch")?,
         next: number("nextPosition").filter(|next| *next > 0)?,
-        digest: bytes(&told["digest"])?,
+        digest: bytes(&value["digest"])?,
         fence: number("fence")?,
     })
 }
@@ -158,26 +158,26 @@ pub(super) async fn read_list(connection: &Connection) -> Result<SnapshotList, S
 }
 
 impl SnapshotList {
-    fn told(&self) -> Value {
-        let snapshots: Vec<_> = self.snapshots.iter().map(ListedSnapshot::told).collect();
+    fn to_json(&self) -> Value {
+        let snapshots: Vec<_> = self.snapshots.iter().map(ListedSnapshot::to_json).collect();
         json!({
             "form": FORM,
             "snapshots": snapshots,
-            "purged": self.purged.as_ref().map(told_tail),
+            "purged": self.purged.as_ref().map(tail_to_json),
         })
     }
 
     fn read(bytes: &[u8], revision: u64) -> Option<Self> {
-        let told = serde_json::from_slice::<Value>(bytes).ok()?;
-        if told["form"] != FORM {
+        let value = serde_json::from_slice::<Value>(bytes).ok()?;
+        if value["form"] != FORM {
             return None;
         }
-        let each = told["snapshots"].as_array()?.iter();
+        let each = value["snapshots"].as_array()?.iter();
         Some(Self {
             snapshots: each.map(ListedSnapshot::read).collect::<Option<_>>()?,
-            purged: match &told["purged"] {
+            purged: match &value["purged"] {
                 Value::Null => None,
-                told => Some(read_tail(told)?),
+                value => Some(read_tail(value)?),
             },
             revision,
         })
@@ -218,8 +218,8 @@ pub(super) async fn write_list(
         .context()
         .get_key_value(&connection.names().snapshots);
     let bucket = bucket.await.map_err(|error| cannot(&error))?;
-    let told = list.told().to_string().into();
-    let changed = bucket.update(KEY, told, list.revision).await;
+    let value = list.to_json().to_string().into();
+    let changed = bucket.update(KEY, value, list.revision).await;
     list.revision = changed.map_err(|error| cannot(&error))?;
     Ok(())
 }

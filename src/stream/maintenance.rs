@@ -14,7 +14,7 @@ use super::handle::{JournalHandle, StoredMessage};
 use super::message::Content;
 
 /// Interval of checks of the stream's room, and of its last writer.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Creates a handle of the journal that does not write yet; its background tasks run as long as it exists. `token` is
 /// random.
@@ -23,16 +23,16 @@ pub fn hold(connection: Arc<Connection>, node: &str, token: [u8; 16]) -> Arc<Jou
     let link = JournalHandle::new(connection, node, token);
     let handle = link.connection.handle();
     handle.spawn(barriers(Arc::downgrade(&link)));
-    handle.spawn(looks(Arc::downgrade(&link)));
+    handle.spawn(check_regularly(Arc::downgrade(&link)));
     link
 }
 
 impl JournalHandle {
-    async fn look(&self) -> Result<StreamInfo, StreamError> {
+    async fn check_room(&self) -> Result<StreamInfo, StreamError> {
         let before = self.room.free();
         let acknowledged = self.end_of_acknowledged();
         let info = self.connection.info_now().await?;
-        self.room.told(before, info.bytes, info.bytes_max);
+        self.room.set_reported(before, info.bytes, info.bytes_max);
         self.figures.stream_has(info.bytes, info.bytes_max);
         let last = self
             .builder
@@ -58,8 +58,9 @@ impl JournalHandle {
         Ok(info)
     }
 
-    /// Checks that nobody else has removed messages from the stream's beginning, and says so. A writer goes on: its
-    /// directory may be the only one that has them, and all that it acknowledges is in that directory, too.
+    /// Checks that nobody else has removed messages from the stream's beginning, and logs the result. A writer
+    /// continues: its directory may be the only one that has them, and everything that it acknowledges is in that
+    /// directory, too.
     async fn check_beginning(&self, beginning: &mut StreamBeginning, info: &StreamInfo) {
         let log_id = self.builder.lock().as_ref().map(|builder| builder.log_id);
         let checked = beginning.check(&self.connection, info, log_id).await;
@@ -68,13 +69,13 @@ impl JournalHandle {
         }
         match checked {
             Err(error) => tracing::error!(%error, "no process can start on this stream any more"),
-            Ok(()) => tracing::info!("the stream begins where it has to again"),
+            Ok(()) => tracing::info!("the stream's first message is as listed again"),
         }
     }
 
-    /// Compares the message that was this process's last one at the check before with the one that the stream has
-    /// there, once others came after it: the servers take those also after another history of the same length. Where
-    /// nothing came, the next append is preceded by such a comparison.
+    /// Compares this process's last message at the previous check with the message at its sequence in the stream, once
+    /// others came after it: the servers accept those also after another history of the same length. If none came, the
+    /// next append is preceded by such a comparison.
     async fn check_stored(&self, known: &mut Option<StoredMessage>) {
         let newest = self.stored.lock().clone();
         let sequence = |stored: Option<&StoredMessage>| stored.map(|(its, _)| *its);
@@ -85,7 +86,7 @@ impl JournalHandle {
             let Ok(found) = self.connection.message_now(*sequence).await else {
                 return;
             };
-            // What was purged was in snapshots; what the stream has lost is noticed by its length.
+            // Purged messages are in snapshots; a loss is detected by the length of the stream.
             if found.is_some_and(|found| found != *bytes) {
                 let position = self.next_position().map_or(0, |next| next - 1);
                 self.end(StreamError::Replaced { position });
@@ -108,7 +109,7 @@ impl JournalHandle {
     }
 }
 
-async fn looks(link: Weak<JournalHandle>) {
+async fn check_regularly(link: Weak<JournalHandle>) {
     let mut known = None;
     let mut beginning = StreamBeginning::default();
     loop {
@@ -120,7 +121,7 @@ async fn looks(link: Weak<JournalHandle>) {
             if link.ended.get().is_some() {
                 return;
             }
-            match link.look().await {
+            match link.check_room().await {
                 Ok(info) => link.check_beginning(&mut beginning, &info).await,
                 // It is unknown whether an append would succeed.
                 Err(error) => {
@@ -129,7 +130,7 @@ async fn looks(link: Weak<JournalHandle>) {
                 }
             }
         }
-        sleep(LOOK).await;
+        sleep(CHECK_INTERVAL).await;
     }
 }
 
@@ -147,7 +148,7 @@ async fn barriers(link: Weak<JournalHandle>) {
         }
         if !link.confirmations.is_wanted() {
             // Wakes up now and then, since the handle may be dropped while no barrier is requested.
-            link.confirmations.until_asked(LOOK).await;
+            link.confirmations.until_asked(CHECK_INTERVAL).await;
             continue;
         }
         if link.has_no_room_for_barriers() {
@@ -157,12 +158,12 @@ async fn barriers(link: Weak<JournalHandle>) {
         let mut changes = link.confirmations.changes();
         if link.has_in_flight() {
             // The append in flight may be the one that requests wait for.
-            let _ = timeout(LOOK, changes.changed()).await;
+            let _ = timeout(CHECK_INTERVAL, changes.changed()).await;
             continue;
         }
-        if link.room.is_short() && last.elapsed() < LOOK {
+        if link.room.is_short() && last.elapsed() < CHECK_INTERVAL {
             // The remaining room is for fences, and for commands already decided.
-            let _ = timeout(LOOK - last.elapsed(), changes.changed()).await;
+            let _ = timeout(CHECK_INTERVAL - last.elapsed(), changes.changed()).await;
             continue;
         }
         last = Instant::now();
@@ -231,7 +232,7 @@ mod tests {
         for (first, is_lost) in [(1, 0), (2, 1), (1, 0)] {
             fake.kept.lock().first = first;
             connection.block(async {
-                let info = link.look().await.unwrap();
+                let info = link.check_room().await.unwrap();
                 link.check_beginning(&mut beginning, &info).await;
             });
             let counted = link.figures().counted();

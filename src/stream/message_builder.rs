@@ -41,7 +41,7 @@ impl MessageBuilder {
     }
 
     /// Moves the only message in flight to the next sequence.
-    pub(super) fn put_off(&mut self) {
+    pub(super) fn postpone(&mut self) {
         self.tail.sequence += 1;
         if let Some(before) = &mut self.before {
             before.sequence += 1;

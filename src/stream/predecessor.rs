@@ -1,37 +1,36 @@
-//! What a message is to follow: the stream has to show it before the message is sent again.
+//! The predecessor of a message: the stream has to show it before the message is sent again.
 //!
-//! The servers compare nothing but the number of messages. After a stream has lost its end, another
-//! process may append to it until it has as many as before, and then a message of the lost history
-//! would be taken.
+//! The servers compare only the number of messages. After a stream has lost its end, another process may append until
+//! the stream has as many messages as before; then the servers would accept a message of the lost history.
 
 use std::time::Instant;
 
 use tokio::time::sleep;
 
-use super::append::{Appending, KNOWN_WITHIN, PAUSE};
+use super::append::{Appending, OUTCOME_TIMEOUT, PAUSE};
 use super::error::StreamError;
-use super::extent::{MAY_BE_OLD, has_copies};
+use super::extent::{STALE_ANSWER_MAX, has_copies};
 use super::message::{IN_FLIGHT_MAX, Message};
 
-/// The stream does not show what a message is to follow.
+/// The stream does not show the predecessor of a message.
 struct Lack {
-    /// What that is, unless it is shown soon.
+    /// The error, unless the predecessor is shown soon.
     error: StreamError,
-    /// Whether who answered may not know everything.
+    /// Whether the answer may be stale.
     may_be_old: bool,
 }
 
 impl Appending {
-    /// Waits until the stream shows what this message is to follow.
+    /// Waits until the stream shows the predecessor of this message.
     ///
     /// # Errors
-    /// [`StreamError::Ahead`], [`StreamError::Foreign`] or [`StreamError::Replaced`] when it has less, or
-    /// something else; [`StreamError::Fenced`] when that was purged by who came after;
-    /// [`StreamError::Unreachable`] when nobody says.
+    /// [`StreamError::Ahead`], [`StreamError::Foreign`] or [`StreamError::Replaced`] when the stream has fewer
+    /// messages, or others; [`StreamError::Fenced`] when a later writer has purged the predecessor;
+    /// [`StreamError::Unreachable`] when no server answers.
     pub(super) async fn until_it_follows(&self) -> Result<(), StreamError> {
         let began = Instant::now();
-        while let Some(lack) = self.lack().await.map_err(or_silent)? {
-            if !lack.may_be_old || began.elapsed() >= MAY_BE_OLD {
+        while let Some(lack) = self.lack().await.map_err(unless_definite)? {
+            if !lack.may_be_old || began.elapsed() >= STALE_ANSWER_MAX {
                 return Err(lack.error);
             }
             sleep(PAUSE).await;
@@ -39,12 +38,12 @@ impl Appending {
         Ok(())
     }
 
-    /// As [`Appending::until_it_follows`], for as long as nobody answers.
+    /// As [`Appending::until_it_follows`]; also waits while no server answers.
     ///
     /// # Errors
     /// The same.
     pub(super) async fn until_known_to_follow(&self) -> Result<(), StreamError> {
-        let until = Instant::now() + KNOWN_WITHIN;
+        let until = Instant::now() + OUTCOME_TIMEOUT;
         loop {
             match self.until_it_follows().await {
                 Err(StreamError::Unreachable { .. }) if Instant::now() < until => {
@@ -60,7 +59,7 @@ impl Appending {
             return Ok(None);
         }
         let own = read(self.after + 1, &self.bytes)?;
-        // What comes before it may be void.
+        // The messages before it may be void.
         let void_max = u64::from(IN_FLIGHT_MAX) - 1;
         let lowest = self.after.saturating_sub(void_max).max(1);
         for sequence in (lowest..=self.after).rev() {
@@ -85,8 +84,8 @@ impl Appending {
         Err(StreamError::Replaced { position })
     }
 
-    /// What it means that the stream does not have this message, which is the last one before, or comes
-    /// before void ones.
+    /// Determines why the stream lacks the message at this sequence, which is the predecessor, or comes before void
+    /// messages.
     async fn missing(&self, sequence: u64, own: &Message<'_>) -> Result<Option<Lack>, StreamError> {
         let info = self.connection.info_now().await?;
         if info.last < self.after {
@@ -95,7 +94,7 @@ impl Appending {
             return Ok(Some(Lack { error, may_be_old }));
         }
         if sequence < self.after && sequence < info.first {
-            // It was purged, and what is left are void ones.
+            // It was purged, and only void messages are left.
             return Ok(None);
         }
         let is_purged = self.after < info.first && self.after < info.last;
@@ -106,12 +105,12 @@ impl Appending {
                 sequence: sequence + 1,
             },
         };
-        // It may have come in between. What was purged does not come back.
+        // The message may have come in between. Purged messages do not come back.
         let may_be_old = !is_purged;
         Ok(Some(Lack { error, may_be_old }))
     }
 
-    /// The stream ends before what this message is to follow.
+    /// Returns the error of a stream that ends before the predecessor.
     async fn lost(&self, last: u64, own: &Message<'_>) -> Result<StreamError, StreamError> {
         let found = match last {
             0 => None,
@@ -131,8 +130,8 @@ impl Appending {
     }
 }
 
-/// The error, or that nobody said what is there, which may be otherwise soon.
-fn or_silent(error: StreamError) -> StreamError {
+/// Returns the error if it is definite; otherwise that the servers gave no answer, which may change soon.
+fn unless_definite(error: StreamError) -> StreamError {
     match error.is_damage() || error.is_fenced() {
         true => error,
         false => StreamError::Unreachable {

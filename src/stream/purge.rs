@@ -20,7 +20,7 @@ use super::snapshot_store::{places, read_back};
 pub fn purge(link: &JournalHandle, mut list: SnapshotList, kept: u64) -> Result<u64, StreamError> {
     let connection = link.connection();
     let info = connection.block(connection.info())?;
-    let mut base = Extent::beside(connection, &info, &list)?;
+    let mut base = Extent::determine(connection, &info, &list)?;
     let needed = list.needed().map(|needed| needed.min(kept));
     if let Some(needed) = needed.filter(|needed| *needed > base.base.next) {
         // Whichever process stored the snapshots: from here on only they have the purged records.

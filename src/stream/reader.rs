@@ -24,11 +24,11 @@ const FETCHED: i64 = 64;
 /// Pause after a failure.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long no message may be sent before the reader is silent.
-const SILENT: Duration = Duration::from_secs(1);
+const SILENCE_MAX: Duration = Duration::from_secs(1);
 /// How long messages may be requested by their sequences, while none is sent, before fetching begins again.
-const FETCHED_AGAIN_AFTER: Duration = Duration::from_secs(3);
+const REFETCH_AFTER: Duration = Duration::from_secs(3);
 /// Maximum time for which messages are requested by their sequences before the caller's other checks.
-const ASKED_WITHIN: Duration = Duration::from_secs(1);
+const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A message that was read and checked.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ impl Reader {
     /// Whether no message was sent for a while, so that one that is in the stream has to be requested.
     #[must_use]
     pub fn is_silent(&self) -> bool {
-        self.sent.elapsed() > SILENT
+        self.sent.elapsed() > SILENCE_MAX
     }
 
     /// Returns the end of the messages read.
@@ -118,7 +118,7 @@ impl Reader {
             };
             // The task fetches for as long as there is a receiver.
             let Some((sequence, pending, payload)) = sent else {
-                let what = "what reads the journal has failed, see the log".to_owned();
+                let what = "the task that reads the journal has failed, see the log".to_owned();
                 return Err(StreamError::Refused { what });
             };
             // A message that was requested by its sequence comes once more.
@@ -146,7 +146,7 @@ impl Reader {
         let missed = *self.missed.get_or_insert_with(Instant::now);
         // The answer does not include the number of later messages.
         let received = self.checked(sequence, u64::MAX, payload)?;
-        if missed.elapsed() > FETCHED_AGAIN_AFTER {
+        if missed.elapsed() > REFETCH_AFTER {
             self.fetch_again();
         }
         Ok(Some(received))
@@ -163,7 +163,7 @@ impl Reader {
         mut apply: impl FnMut(&Received) -> Result<(), E>,
     ) -> Result<(), E> {
         let began = Instant::now();
-        while self.tail.sequence < last && began.elapsed() < ASKED_WITHIN {
+        while self.tail.sequence < last && began.elapsed() < ASK_TIMEOUT {
             let Some(received) = self.ask()? else {
                 break;
             };
@@ -178,7 +178,7 @@ impl Reader {
         let next = self.tail.sequence + 1;
         tracing::debug!(
             next,
-            "reading the journal begins again, since nothing is sent"
+            "reading the journal starts again, since no messages are sent"
         );
         let (sender, messages) = mpsc::channel(AHEAD);
         self.task.abort();
@@ -249,7 +249,7 @@ async fn fetch(connection: Arc<Connection>, from: u64, sender: mpsc::Sender<Sent
     let mut next = from;
     while !sender.is_closed() {
         if let Err(why) = fetch_some(&connection, &mut next, &sender).await {
-            tracing::debug!(%why, next, "reading the journal begins again");
+            tracing::debug!(%why, next, "reading the journal starts again");
         }
         sleep(PAUSE).await;
     }
@@ -365,7 +365,7 @@ mod tests {
         reader.task.abort();
         reader.messages = messages;
         assert!(!reader.is_silent());
-        reader.sent = before(SILENT);
+        reader.sent = before(SILENCE_MAX);
         assert_eq!(asked(&mut reader, 2), [1, 2]);
         assert!(reader.is_silent(), "nothing was sent");
         assert_eq!(asked(&mut reader, 5), [3, 4, 5]);
@@ -388,10 +388,10 @@ mod tests {
         reader.messages = messages;
         assert_eq!(asked(&mut reader, 2), [1, 2]);
         assert!(!sender.is_closed(), "it may be sent yet");
-        reader.missed = Some(before(FETCHED_AGAIN_AFTER));
+        reader.missed = Some(before(REFETCH_AFTER));
         assert_eq!(asked(&mut reader, 4), [3, 4]);
         assert!(sender.is_closed(), "another one is created");
         let missed = reader.missed.unwrap();
-        assert!(missed.elapsed() < FETCHED_AGAIN_AFTER, "once in a while");
+        assert!(missed.elapsed() < REFETCH_AFTER, "once in a while");
     }
 }

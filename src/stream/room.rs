@@ -33,7 +33,7 @@ impl Room {
     }
 
     /// Notes that the stream has `bytes` more.
-    pub(super) fn took(&self, bytes: usize) {
+    pub(super) fn note_appended(&self, bytes: usize) {
         // The servers also store headers; their real size is part of the next report.
         let bytes = (bytes + HEADERS_BYTES) as u64;
         let _ = self
@@ -44,7 +44,7 @@ impl Room {
     }
 
     /// Notes the servers' report of the used and the maximum bytes; `before` was the free room at the request.
-    pub(super) fn told(&self, before: u64, bytes: u64, bytes_max: u64) {
+    pub(super) fn set_reported(&self, before: u64, bytes: u64, bytes_max: u64) {
         // If something was appended meanwhile, this report is ignored, and the next check counts again.
         let _ = self.free.compare_exchange(
             before,
@@ -68,8 +68,7 @@ impl Room {
         self.free() < self.reserve.load(Ordering::Relaxed)
     }
 
-    /// Returns why no further command may be decided while `queued` bytes are in flight, which need room that they do
-    /// not take yet.
+    /// Returns why no further command may be decided, if so; `queued` bytes are in flight and will need room.
     pub(super) fn lack(&self, queued: usize) -> Option<String> {
         let (free, reserve) = (self.free(), self.reserve.load(Ordering::Relaxed));
         (free.saturating_sub(queued as u64) < reserve).then(|| {
@@ -105,14 +104,14 @@ mod tests {
                 (0, true, true),
             ] {
                 let room = Room::default();
-                room.told(room.free(), bytes_max - free, bytes_max);
+                room.set_reported(room.free(), bytes_max - free, bytes_max);
                 assert_eq!(room.is_short(), is_short, "{free} of {bytes_max}");
                 assert_eq!(room.is_for_fences(), is_for_fences, "{free} of {bytes_max}");
                 assert_eq!(room.lack(0).is_some(), is_short, "{free} of {bytes_max}");
             }
             // Bytes in flight count as if they were stored.
             let room = Room::default();
-            room.told(room.free(), bytes_max - reserve - 100, bytes_max);
+            room.set_reported(room.free(), bytes_max - reserve - 100, bytes_max);
             assert!(room.lack(100).is_none() && room.lack(101).is_some());
             assert!(!room.is_short());
         }

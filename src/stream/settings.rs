@@ -47,7 +47,7 @@ impl Names {
 }
 
 /// How long the servers must recognize a repeated message: longer than messages are repeated.
-const KNOWN_AGAIN_SECONDS: i64 = 60;
+const DUPLICATE_WINDOW_SECONDS: i64 = 60;
 const NANOS: i64 = 1_000_000_000;
 
 /// Returns the settings of a new stream.
@@ -66,7 +66,7 @@ pub fn wanted(names: &Names, replicas: u64, bytes_max: u64) -> Value {
         "max_msg_size": -1,
         "max_consumers": -1,
         "max_age": 0,
-        "duplicate_window": 2 * KNOWN_AGAIN_SECONDS * NANOS,
+        "duplicate_window": 2 * DUPLICATE_WINDOW_SECONDS * NANOS,
         "deny_delete": true,
         "allow_direct": false,
         "allow_rollup_hdrs": false,
@@ -276,9 +276,9 @@ pub fn weaker(config: &Value, names: &Names, replicas_min: u64, payload_max: usi
     );
     let known_again = number("duplicate_window") / NANOS;
     expect(
-        known_again >= KNOWN_AGAIN_SECONDS,
+        known_again >= DUPLICATE_WINDOW_SECONDS,
         format!(
-            "duplicate_window is {known_again} s, and has to be {KNOWN_AGAIN_SECONDS} s or more"
+            "duplicate_window is {known_again} s, and has to be {DUPLICATE_WINDOW_SECONDS} s or more"
         ),
     );
     faults.extend(limits(config, payload_max));

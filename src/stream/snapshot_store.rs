@@ -30,13 +30,13 @@ use super::listing::{KEPT, ListedSnapshot, SnapshotList, list_again, refused};
 use crate::base::hex::hex;
 
 /// Timeout for the next bytes of a snapshot.
-const BYTES_WITHIN: Duration = Duration::from_secs(15);
+const BYTES_TIMEOUT: Duration = Duration::from_secs(15);
 /// Timeout until the server that answers has an object that the leader has.
-const FOUND_WITHIN: Duration = Duration::from_secs(5);
-/// Number of times that a snapshot is read until it counts as damaged: who sends it may be behind.
+const FIND_TIMEOUT: Duration = Duration::from_secs(5);
+/// Number of times that a snapshot is read until it counts as damaged: the server that sends it may lag behind.
 const READ_MAX: usize = 3;
 /// Pause before a server is asked again that may be behind.
-const AGAIN: Duration = Duration::from_millis(200);
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Maximum rate of uploads, in bytes per second, so that batches are not delayed.
 const BYTES_A_SECOND: u64 = 32 << 20;
 
@@ -53,7 +53,7 @@ impl Read for Download<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let object = &mut self.object;
         // A timeout must be created inside the runtime.
-        let reading = async { timeout(BYTES_WITHIN, object.read(buffer)).await };
+        let reading = async { timeout(BYTES_TIMEOUT, object.read(buffer)).await };
         let read = self
             .connection
             .block(reading)
@@ -86,9 +86,9 @@ pub fn fetch<'a>(
             .get_object_store(&connection.names().snapshots)
             .await
             .map_err(|error| cannot(&error))?;
-        let until = Instant::now() + FOUND_WITHIN;
+        let until = Instant::now() + FIND_TIMEOUT;
         loop {
-            let got = timeout(BYTES_WITHIN, store.get(&snapshot.object)).await;
+            let got = timeout(BYTES_TIMEOUT, store.get(&snapshot.object)).await;
             let got = got.map_err(|silent| cannot(&silent))?;
             // Whichever server has a copy answers, also one that is behind.
             let is_missed = matches!(&got, Err(error) if error.kind() == GetErrorKind::NotFound);
@@ -96,7 +96,7 @@ pub fn fetch<'a>(
             if !may_come || object_of(connection, snapshot).await?.is_none() {
                 break got.map_err(|error| cannot(&error));
             }
-            sleep(AGAIN).await;
+            sleep(RETRY_PAUSE).await;
         }
     })?;
     Ok(Download {
@@ -244,9 +244,9 @@ pub fn put(
     Ok(list)
 }
 
-/// Whether an older snapshot stays listed, by what reading it back came to. One that cannot be read at present may be
-/// whole, so it stays; and it keeps no newer one, which was read back, from being listed. A purge reads all that are
-/// listed, so it does not begin until this one can be read again or newer ones have taken its place.
+/// Whether an older snapshot stays listed, given the result of reading it back. One that cannot be read at present may
+/// be whole, so it stays, and does not prevent that a newer one is listed. A purge reads all listed snapshots, so it
+/// waits until this one can be read again or is replaced by newer ones.
 fn stays_listed(read: &Result<Option<String>, StreamError>, covers: u64) -> bool {
     match read {
         Ok(None) => true,
@@ -293,7 +293,7 @@ fn damage(
         let mut download = fetch(connection, snapshot)?;
         let differs = match io::copy(&mut download, &mut io::sink()) {
             Ok(read) if read == bytes => break,
-            Ok(read) => format!("it has {read} bytes, and {bytes} were put there"),
+            Ok(read) => format!("it has {read} bytes instead of {bytes}"),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => error.to_string(),
             Err(error) => {
                 let what = format!("a snapshot cannot be read from the object store: {error}");
@@ -303,7 +303,7 @@ fn damage(
         if tried == READ_MAX {
             return Ok(Some(differs));
         }
-        thread::sleep(AGAIN);
+        thread::sleep(RETRY_PAUSE);
     }
     Ok(None)
 }
@@ -377,7 +377,7 @@ async fn objects(
 ) -> Result<Vec<(String, String)>, StreamError> {
     let name = &connection.names().snapshots;
     let cannot = refused(&format!(
-        "what is in the object store {name} cannot be listed"
+        "the content of the object store {name} cannot be listed"
     ));
     let listing = async {
         let mut objects = store.list().await.map_err(|error| cannot(&error))?;
@@ -388,7 +388,7 @@ async fn objects(
         }
         Ok(names)
     };
-    let listed = timeout(BYTES_WITHIN, listing).await;
+    let listed = timeout(BYTES_TIMEOUT, listing).await;
     listed.map_err(|silent| cannot(&silent))?
 }
 
@@ -401,7 +401,7 @@ async fn sweep(
     there: Vec<(String, String)>,
     seen: &mut Parts,
 ) -> Result<(), StreamError> {
-    let cannot = refused("what is in the servers' object store cannot be removed");
+    let cannot = refused("an object in the servers' object store cannot be removed");
     let newest = kept.first().map_or(0, |one| one.carried.covers);
     let is_older = |name: &str| {
         let covers = name
@@ -416,7 +416,7 @@ async fn sweep(
             parts.insert(its);
             continue;
         }
-        let deleted = timeout(BYTES_WITHIN, store.delete(&name)).await;
+        let deleted = timeout(BYTES_TIMEOUT, store.delete(&name)).await;
         let deleted = deleted.map_err(|silent| cannot(&silent))?;
         deleted.map_err(|error| cannot(&error))?;
     }

@@ -265,7 +265,7 @@ fn settings_that_a_stream_was_made_with_are_refused_by_their_names() {
         let (ended, said) = start_refused(&cluster, &world, &world.data());
         assert_eq!(ended, Some(1), "{name}: {said}");
         assert!(said.contains(name), "{name}: {said}");
-        assert!(said.contains("could lose what is acknowledged"), "{said}");
+        assert!(said.contains("could lose acknowledged commits"), "{said}");
         let (code, out, said) = cluster.journal("status", &["--json"]);
         assert_eq!(code, Some(1), "{name}: {said}");
         assert!(
@@ -312,7 +312,7 @@ fn weaker_settings_are_refused_by_their_names() {
             &cluster,
             &world,
             1,
-            &[name, "could lose what is acknowledged"],
+            &[name, "could lose acknowledged commits"],
         );
         let (code, out, said) = cluster.journal("status", &["--json"]);
         assert_eq!(code, Some(1), "{said}");
@@ -362,7 +362,7 @@ fn a_server_that_takes_smaller_messages_than_the_stream_may_have_is_refused_by_i
     let words = [
         "max_payload is 524288",
         "has to be 1048576 or more",
-        "or refuse what is to come",
+        "or refuse new ones",
         "max_payload of each server",
     ];
     assert_refused(&cluster, &world, 1, &words);

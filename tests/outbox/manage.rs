@@ -417,7 +417,7 @@ fn a_skip_whose_sync_fails_is_not_said_to_be_undone() {
     let skipped = command.arg(&data).output().unwrap();
     let err = String::from_utf8_lossy(&skipped.stderr);
     assert_eq!(skipped.status.code(), Some(1), "{err}");
-    assert!(err.contains("nobody knows whether it was done"), "{err}");
+    assert!(err.contains("it is unknown whether it was done"), "{err}");
     assert!(err.contains("Input/output error"), "{err}");
     assert!(err.contains(&format!("outbox show {first}")), "{err}");
     let show = ["outbox", "show", &first, "--json", "--data"];

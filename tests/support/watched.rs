@@ -93,8 +93,8 @@ impl Storage for Watched {
         self.storage.lock_shared(name)
     }
 
-    fn tell(&self, name: &str, holder: &str) -> io::Result<()> {
-        self.storage.tell(name, holder)
+    fn set_holder(&self, name: &str, holder: &str) -> io::Result<()> {
+        self.storage.set_holder(name, holder)
     }
 
     fn random_id(&self) -> io::Result<[u8; 16]> {

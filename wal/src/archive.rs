@@ -23,10 +23,10 @@ use crate::storage::{COPY, File, ReadOnly, Storage, copy_range};
 use crate::throttle::Copying;
 
 /// The fault of a segment that was written under the log's id, but by a copy of the log's directory.
-const OF_ANOTHER_PAST: &str = "the segment does not go on from what the log holds: it was written by a \
+const OF_ANOTHER_PAST: &str = "the segment does not continue the log: it was written by a \
                                copy of the log that went another way, or by another node of its journal";
 /// The fault of such a segment that comes before what the log holds.
-const LEADS_ELSEWHERE: &str = "what the log holds does not go on from this segment: it was written by a \
+const LEADS_ELSEWHERE: &str = "the log does not continue this segment: it was written by a \
                                copy of the log that went another way, or by another node of its journal";
 
 /// The folder of a log: its id in hexadecimal digits.
@@ -119,7 +119,7 @@ fn is_same(source: &dyn File, there: &dyn File, length: u64) -> io::Result<bool>
     Ok(true)
 }
 
-/// Returns the end of a sentence that says up to where everything is there, when `position` is missing.
+/// Returns the end of a sentence: the position up to which everything is there, when `position` is missing.
 fn whole_before(position: u64) -> String {
     match position.checked_sub(1) {
         None | Some(0) => String::new(),
@@ -142,7 +142,7 @@ fn keeping_from(error: Error, position: u64) -> Error {
     }
 }
 
-/// What separates the segments of an archive from the first position of the log that continues them.
+/// The gap between the segments of an archive and the first position of the log that continues them.
 pub(crate) struct Lacking {
     /// Damage, or that positions are missing.
     pub(crate) why: Error,
@@ -168,13 +168,13 @@ pub(crate) struct Longer {
     pub(crate) own_end: u64,
 }
 
-/// What an archive has of one log.
+/// The segments that an archive has of one log.
 pub(crate) struct ArchiveFolder {
     archive: Arc<dyn Storage>,
     log: LogId,
     folder: String,
     known: Mutex<HashMap<u64, Archived>>,
-    /// What comes after a log's own copy of a segment, by its number, and the length and digest of that copy.
+    /// The records after a log's own copy of a segment, by its number, and the length and digest of that copy.
     behind: Mutex<HashMap<(u64, u64, Chain), Behind>>,
 }
 

@@ -1,20 +1,17 @@
 //! Copies a log while its process runs, without disturbing it.
 //!
-//! The files change while they are read: frames come, segments are changed, a
-//! compaction removes some, the process ends and another one takes over. So the
-//! log is *looked at* until one look has everything:
+//! The files change while they are read: frames come, segments are changed, a compaction removes some, the process ends
+//! and another one takes over. So the log is read repeatedly until one *look* has everything:
 //!
-//! - What was durable when the backup began is established by the first looks:
-//!   what sealed segments, snapshots and the marks of frames prove, and every
-//!   batch that can be read; where a batch begins that cannot be read, that one
-//!   too. A later look that has less than this is not the last one.
-//! - Each look begins with the manifest that is in force then. What a restart or
-//!   a compaction has changed meanwhile is looked at anew, with its new owner.
-//! - What is found damaged is damage when look after look finds it in the same
-//!   place. What only waits for its proof is waited for.
-//! - Bytes of an unfinished write are no loss where no process appends: the next start sets them
-//!   aside. Where one does ([`lock::Holder::Appends`]), it finishes what it writes, so that bytes
-//!   which stay unfinished were altered.
+//! - The first looks establish what was durable when the backup began: what sealed segments, snapshots and the marks of
+//!   frames prove, every batch that can be read, and a batch that has begun and cannot be read. A later look that has
+//!   less than this is not the last one.
+//! - Each look begins with the manifest that is in force then. Files that a restart or a compaction has changed
+//!   meanwhile are read again.
+//! - Damage is reported when several looks find it in the same place. For the end of a log that is not proved durable
+//!   yet, the backup waits.
+//! - Bytes of an unfinished write are no loss if no process appends: the next start sets them aside. A process that
+//!   appends ([`lock::Holder::Appends`]) finishes its writes, so that bytes which stay unfinished were altered.
 //!
 //! In the end the copy is read as `verify` reads a log, every frame and block with its checksum and digest, and
 //! its manifest, which has the digests of the source, is compared with what the looks found.
@@ -31,7 +28,7 @@ use std::time::Duration;
 use self::attempt::{CopyAttempt, SurveyedLog};
 use self::parts::{last_position, part, sealed_at_the_beginning};
 use crate::ancestry;
-use crate::empty::in_empty;
+use crate::create::in_empty;
 use crate::error::Error;
 use crate::format::{self, FIRST_FRAME, LogId};
 use crate::index::Index;
@@ -47,16 +44,16 @@ use crate::verify::verify_made;
 use crate::visitor::Discard;
 
 /// Number of consecutive looks that find damage in the same place before it is reported.
-const STILL: u32 = 4;
+const SAME_DAMAGE_MAX: u32 = 4;
 /// Number of consecutive looks that find the end of a log unproved and unchanged before the wait for it
 /// ends.
-const LOOKS: u32 = 200;
+const OPEN_END_MAX: u32 = 200;
 /// Number of such looks before the wait for a process that appends to the log ends: its disk may stall.
-const LOOKS_AT_A_WRITER: u32 = 6 * LOOKS;
+const OPEN_END_OF_WRITER_MAX: u32 = 6 * OPEN_END_MAX;
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// What a backup holds.
+/// The content of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backup {
     /// The log's id, which the copy shares.
@@ -78,11 +75,10 @@ pub struct Backup {
 /// Interrupted, it leaves no log.
 ///
 /// # Errors
-/// [`Error::Damaged`] when something in the source stays unreadable, with its
-/// place, and when the copy is not what was read; [`Error::Unsupported`],
-/// [`Error::NoLog`], [`Error::Unfinished`]; [`Error::Stopped`] when another log takes the place of this
-/// one meanwhile; [`Error::Io`], also for a target that is not empty, and when
-/// what was appended does not become durable.
+/// [`Error::Damaged`] when something in the source stays unreadable, with its place, and when the copy differs from the
+/// source; [`Error::Unsupported`], [`Error::NoLog`], [`Error::Unfinished`]; [`Error::Stopped`] when another log takes
+/// the place of this one meanwhile; [`Error::Io`], also for a target that is not empty, and when the end of the log
+/// does not become durable.
 pub fn backup(
     source: &dyn Storage,
     target: &Arc<dyn Storage>,
@@ -99,9 +95,9 @@ fn with_pause(
 ) -> Result<Backup, Error> {
     in_empty(target.as_ref(), || {
         expect_finished(source)?;
-        let mut looking = Looking::new(source, pause);
-        let copy = looking.settled()?;
-        let made = write(&looking.pinned(), target.as_ref(), &copy, progress)
+        let mut reader = SourceReader::new(source, pause);
+        let copy = reader.read_whole()?;
+        let made = write(&reader.pinned(), target.as_ref(), &copy, progress)
             .and_then(|backup| compare(target, &copy).map(|()| backup));
         let is_altered = match &made {
             Err(Error::Damaged { .. }) => true,
@@ -110,13 +106,13 @@ fn with_pause(
         };
         if is_altered {
             // If the source was altered after the look, that damage is the error to return.
-            Looking::new(source, pause).settled()?;
+            SourceReader::new(source, pause).read_whole()?;
         }
         made
     })
 }
 
-/// A frame of which only a part was there when the backup began.
+/// A frame that was incomplete when the backup began.
 struct Begun {
     /// The position of its first record, if it has records.
     position: u64,
@@ -138,8 +134,8 @@ impl Begun {
     }
 }
 
-/// Looks at the source until all that was durable is read.
-struct Looking<'a> {
+/// Reads the source until everything durable is read.
+struct SourceReader<'a> {
     source: &'a dyn Storage,
     pause: Duration,
     log: Option<LogId>,
@@ -158,7 +154,7 @@ struct Looking<'a> {
     files: HashMap<String, Arc<dyn File>>,
 }
 
-impl<'a> Looking<'a> {
+impl<'a> SourceReader<'a> {
     fn new(source: &'a dyn Storage, pause: Duration) -> Self {
         Self {
             source,
@@ -180,8 +176,8 @@ impl<'a> Looking<'a> {
         }
     }
 
-    /// Looks until one look has everything; returns the manifest of the copy.
-    fn settled(&mut self) -> Result<Manifest, Error> {
+    /// Reads until one look has everything; returns the manifest of the copy.
+    fn read_whole(&mut self) -> Result<Manifest, Error> {
         let mut before = None;
         let mut alike = 0;
         loop {
@@ -194,8 +190,8 @@ impl<'a> Looking<'a> {
                 _ => 1,
             };
             match look {
-                CopyAttempt::Damaged(error) if alike >= STILL => return Err(error),
-                CopyAttempt::Open(ref found) if alike >= LOOKS => {
+                CopyAttempt::Damaged(error) if alike >= SAME_DAMAGE_MAX => return Err(error),
+                CopyAttempt::Open(ref found) if alike >= OPEN_END_MAX => {
                     if let Some(copy) = self.verdict(found, alike)? {
                         return Ok(copy);
                     }
@@ -228,8 +224,8 @@ impl<'a> Looking<'a> {
         })
     }
 
-    /// Decides what it means that `alike` looks found the end of a log unchanged, and that it lacks
-    /// something. Returns `None` when it may yet become durable.
+    /// Decides about the end of a log that `alike` looks found unchanged and incomplete. Returns `None` when it may yet
+    /// become durable.
     fn verdict(&self, found: &SurveyedLog, alike: u32) -> Result<Option<Manifest>, Error> {
         let survey = &found.survey;
         let damaged = |what: String| Error::Damaged {
@@ -249,13 +245,13 @@ impl<'a> Looking<'a> {
         match lock::holder(self.source)? {
             Holder::Appends(epoch) if epoch == found.sealed.epoch && !is_blank => {
                 Err(damaged(format!(
-                    "{}; whoever appends to the log would have finished it by now",
+                    "{}; the process that appends to the log would have finished it by now",
                     survey.location.what
                 )))
             }
-            // A process that starts only reads so far, and will keep what is whole.
+            // A process that is starting only reads so far, and will keep the whole frames.
             Holder::Starts | Holder::Nobody => Ok(Some(found.copy(u64::MAX))),
-            Holder::Appends(_) if alike < LOOKS_AT_A_WRITER => Ok(None),
+            Holder::Appends(_) if alike < OPEN_END_OF_WRITER_MAX => Ok(None),
             Holder::Appends(_) => {
                 let source = io::Error::new(
                     io::ErrorKind::TimedOut,
@@ -266,7 +262,7 @@ impl<'a> Looking<'a> {
         }
     }
 
-    /// Reads what was not read before, and the end.
+    /// Reads the files that were not read before, and the end of the log.
     fn look(&mut self) -> Result<CopyAttempt, Error> {
         match self.try_look() {
             Err(error @ Error::Damaged { .. }) => Ok(CopyAttempt::Damaged(error)),
@@ -320,7 +316,7 @@ impl<'a> Looking<'a> {
             let seen = survey.observation;
             let is_blank = (seen.hole, seen.after) == (Hole::Blank, After::Zeros);
             self.wanted = self.wanted.max(survey.next - 1);
-            // What begins where reading ends may have been whole a moment ago.
+            // The frame that begins where reading ends may have been whole a moment ago.
             self.begun = (!is_blank).then(|| Begun {
                 position: survey.next,
                 epoch: manifest.epoch,
@@ -416,7 +412,7 @@ fn compare(target: &Arc<dyn Storage>, copy: &Manifest) -> Result<(), Error> {
             file: target.describe(format::MANIFEST),
             offset: 0,
             position: None,
-            what: "the copy is not what was read".to_owned(),
+            what: "the copy differs from the source".to_owned(),
         });
     }
     Ok(())
@@ -478,7 +474,7 @@ struct Pinned<'a> {
 }
 
 impl ReadOnly for Pinned<'_> {
-    /// Returns no names: what no manifest lists is not copied, and so not asked about.
+    /// Returns no names: files that no manifest lists are not copied.
     fn list(&self, _: &str) -> io::Result<Vec<String>> {
         Ok(Vec::new())
     }
@@ -608,7 +604,7 @@ mod tests {
             Owner::Appends => disk.while_it_runs(),
             Owner::Starts => {
                 let disk = disk.while_it_runs();
-                disk.storage().tell(format::LOCK, "somebody").unwrap();
+                disk.storage().set_holder(format::LOCK, "somebody").unwrap();
                 disk
             }
             Owner::Nobody => disk.after_kill(),
@@ -829,7 +825,7 @@ mod tests {
             Err(Error::Io { source, .. }) => assert_eq!(source.kind(), io::ErrorKind::TimedOut),
             other => panic!("{other:?}"),
         }
-        let looks = u64::from(LOOKS_AT_A_WRITER / LOOKS);
+        let looks = u64::from(OPEN_END_OF_WRITER_MAX / OPEN_END_MAX);
         assert!(source.calls() > without_a_writer * looks / 2, "given up");
         let later = without_a_writer * 3 / 2;
         let (disk, writer) = unproved();

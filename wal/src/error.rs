@@ -1,4 +1,4 @@
-//! The errors of a log, each told as a sentence: what, where, and what to do.
+//! The errors of a log. Each is displayed as a sentence: what, where, and what to do.
 
 use std::fmt;
 use std::io;
@@ -18,7 +18,7 @@ pub enum Error {
     Held {
         /// The lock file.
         file: String,
-        /// What the holder wrote about itself: process id and start time.
+        /// The text of the holder in the lock file: process id and start time.
         holder: String,
     },
     /// Bytes that were acknowledged, or that the log's structure needs, are
@@ -35,11 +35,11 @@ pub enum Error {
     },
     /// The system refused an operation.
     Io {
-        /// What was being done.
+        /// The attempted action.
         what: &'static str,
-        /// To which file.
+        /// The file.
         file: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The directory is no longer where it was opened, so the log has ended: the next start would not
@@ -47,7 +47,7 @@ pub enum Error {
     Moved {
         /// Where it was opened.
         directory: String,
-        /// What is there now.
+        /// Description of what is at its path now.
         what: String,
     },
     /// Written by a newer release.
@@ -180,7 +180,7 @@ impl Error {
     }
 }
 
-/// Why a change of the manifest (a snapshot installed, segments removed) did not happen.
+/// Why a change of the manifest (a snapshot installed, segments removed) failed.
 pub(crate) enum MaintenanceError {
     /// Nothing has changed: the log goes on, and it can be tried again.
     Passing(Error),
@@ -238,7 +238,7 @@ impl fmt::Display for Error {
             ),
             Self::Unfinished { directory } => write!(
                 f,
-                "{directory} is what an unfinished backup or restore has left, and no log: the file {} \
+                "{directory} holds the remains of an unfinished backup or restore, and no log: the file {} \
                  is there; remove the directory, and make it again",
                 format::COPY_TEMP
             ),

@@ -1,5 +1,5 @@
-//! What the files are called and how they begin: names, magic words, versions.
-//! Built and parsed here only. All integers are little-endian.
+//! The names of the files, and their beginnings: magic words and versions. Built and parsed here only. All integers
+//! are little-endian.
 //!
 //! Every file begins with the same 16 bytes, in every version, so that a newer
 //! version is not taken for damage:

@@ -66,7 +66,7 @@ pub(crate) struct FrameHeader {
     payload_crc: u32,
 }
 
-/// What was found where a frame header may be.
+/// The bytes found at the place of a frame header.
 pub(crate) enum HeaderFound {
     Blank,
     Unsound,

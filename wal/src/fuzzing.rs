@@ -1,7 +1,6 @@
-//! The entry functions of fuzzers: bytes of any kind in the place of a frame, a segment, a manifest
-//! or a snapshot. Each function panics when a promise is broken: what is accepted is what would be
-//! written, `verify` and a start agree, a refusal changes nothing, and what a start has found is
-//! found again.
+//! The entry functions of fuzzers: bytes of any kind in the place of a frame, a segment, a manifest or a snapshot. Each
+//! function panics when a promise is broken: accepted bytes are those that would be written, `verify` and a start
+//! agree, a refusal changes nothing, and the next start finds the same.
 //!
 //! Checksums would stop a fuzzer at the first byte it changes, so the first
 //! bytes of an input say which of them are made right before it is read.

@@ -17,13 +17,13 @@ pub(crate) fn appends(epoch: u64) -> String {
     format!("{}{EPOCH}{epoch}", starts())
 }
 
-/// The epoch in which the holder appends, where it says so.
+/// Returns the epoch in which the holder appends, if the text has it.
 pub(crate) fn epoch_of(holder: &str) -> Option<u64> {
     let (_, epoch) = holder.rsplit_once(EPOCH)?;
     epoch.parse().ok()
 }
 
-/// The process that the text names.
+/// Returns the process that the text names.
 pub(crate) fn process_of(holder: &str) -> Option<u32> {
     let (number, _) = holder.strip_prefix(PROCESS)?.split_once(' ')?;
     number.parse().ok()

@@ -104,7 +104,7 @@ impl Index {
         }
     }
 
-    /// The offset from which on a frame after this one is worth noting.
+    /// Returns the offset from which on a further frame is worth noting.
     pub(crate) fn known_after((_, offset): &Noted) -> u64 {
         offset + STRIDE_OF_OLD
     }

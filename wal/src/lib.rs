@@ -37,25 +37,23 @@
 //! # }
 //! ```
 //!
-//! The modules, from the lowest layer up: [`storage`] has all access to files; `format`, `frame`,
-//! `manifest` and `snapshot` define the bytes, each with its tables. `window` reads a file
-//! piece by piece, `scan` a segment frame by frame; `survey` reads a whole log and returns what it
-//! found, `verdict` decides what that means, and `recovery` carries that out. `segment` makes
-//! segments, `writer` fills them, `reader` finds records by the `index`, and [`live`] reads a log
-//! beside the process that writes it; `log` puts these together for one thread. `appender` does so
-//! for many: it queues records and gathers batches for a [`Medium`], of which `files` is the one
-//! that is a directory. `retention` decides what a compaction leaves; `archive` keeps the segments
-//! that compactions have moved out of logs, in a folder for each log; `ancestry` stores which logs
-//! a log continues; `backup` copies a log, `restore` and `salvage` make a new one, by `rebuild`, of
-//! an earlier state or of what a damaged one holds. What readers are shown is in `visitor`, what
-//! they found in `report`.
+//! The modules, from the lowest layer up: [`storage`] has all access to files; `format`, `frame`, `manifest` and
+//! `snapshot` define the bytes, each with its tables. `window` reads a file piece by piece, `scan` a segment frame by
+//! frame; `survey` reads a whole log and returns its findings, `verdict` judges them, and `recovery` acts on the
+//! verdict. `segment` makes segments, `writer` fills them, `reader` finds records by the `index`, and [`live`] reads a
+//! log beside the process that writes it; `log` puts these together for one thread. `appender` does so for many: it
+//! queues records and gathers batches for a [`Medium`], of which `files` is the one that is a directory. `retention`
+//! decides what a compaction keeps; `archive` keeps the segments that compactions have moved out of logs, in a folder
+//! for each log; `ancestry` stores which logs a log continues; `backup` copies a log; `restore` and `salvage` make a
+//! new one, with `rebuild`, from an earlier state or from the readable part of a damaged log. `visitor` has the
+//! interface of readers, and `report` their results.
 
 mod ancestry;
 mod appender;
 mod archive;
 mod backup;
 mod batched;
-mod empty;
+mod create;
 mod error;
 mod files;
 mod format;
@@ -122,7 +120,7 @@ pub use segment::Compacted;
 pub use snapshot::{SizeEstimate, SnapshotTarget, SnapshotWriter};
 pub use space::{Lack, Space};
 pub use verify::verify;
-pub use visitor::{Discard, OnRange, Record, SnapshotInfo, Visitor};
+pub use visitor::{Discard, EachRecord, OnRange, Record, SnapshotInfo, Visitor, each_record};
 
 use storage::Storage;
 
@@ -135,8 +133,8 @@ struct Readme;
 /// missing.
 ///
 /// # Errors
-/// `PermissionDenied` when others may write to it, or it is another user's; else what the
-/// system says when the directory can be neither found nor made.
+/// `PermissionDenied` when others may write to it, or it is another user's; else the errors of the system when the
+/// directory can be neither found nor made.
 pub fn open_dir(path: &Path) -> io::Result<Arc<dyn Storage>> {
     Ok(Arc::new(storage::FileStorage::create(path)?))
 }

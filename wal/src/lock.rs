@@ -14,9 +14,9 @@ const DYING_MAX: Duration = Duration::from_secs(5);
 /// How long a holder must be seen living before that is believed: it may have been killed just now.
 const LIVING_MIN: Duration = Duration::from_millis(150);
 /// Time between two attempts.
-const LOOK: Duration = Duration::from_millis(10);
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Takes the log for this process alone, and says so in the lock file.
+/// Locks the log for this process alone, and names it in the lock file.
 pub(crate) fn take(storage: &dyn Storage) -> Result<Lock, Error> {
     let holder = holder::starts();
     unless_held(storage, DYING_MAX, || storage.lock(format::LOCK, &holder))
@@ -30,16 +30,16 @@ pub(crate) fn share(storage: &dyn Storage) -> Result<Lock, Error> {
 
 /// Writes into the lock file that its holder appends from now on. Failing to do
 /// so does no harm.
-pub(crate) fn tell_epoch(storage: &dyn Storage, epoch: u64) {
-    let _ = storage.tell(format::LOCK, &holder::appends(epoch));
+pub(crate) fn write_epoch(storage: &dyn Storage, epoch: u64) {
+    let _ = storage.set_holder(format::LOCK, &holder::appends(epoch));
 }
 
 /// Who has the log open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     Nobody,
-    /// A process that has not said yet that it appends: it reads the log, as a
-    /// start does, or it is of an older release.
+    /// A process that has not announced yet that it appends: it reads the log, as a start does, or is of an older
+    /// release.
     Starts,
     /// A process that appends, in this epoch.
     Appends(u64),
@@ -85,7 +85,7 @@ fn unless_held(
                 },
             });
         }
-        thread::sleep(LOOK);
+        thread::sleep(RETRY_PAUSE);
     }
 }
 

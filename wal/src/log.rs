@@ -48,10 +48,10 @@ impl Log {
     /// appends wait, or fail for now, until space is back.
     ///
     /// # Errors
-    /// [`Error::Held`] when another process has it open; [`Error::Damaged`] when something
-    /// acknowledged is gone or altered, and nothing has been changed then; [`Error::Visitor`] when
-    /// the visitor gave up; [`Error::NoLog`], [`Error::Unfinished`], [`Error::Unsupported`],
-    /// [`Error::Io`]. After an error, what the visitor was shown must be thrown away.
+    /// [`Error::Held`] when another process has it open; [`Error::Damaged`] when something acknowledged is gone or
+    /// altered, and nothing has been changed then; [`Error::Visitor`] when the visitor gave up; [`Error::NoLog`],
+    /// [`Error::Unfinished`], [`Error::Unsupported`], [`Error::Io`]. After an error, everything that the visitor
+    /// received must be discarded.
     pub fn open(
         storage: Arc<dyn Storage>,
         options: Options,

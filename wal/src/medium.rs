@@ -143,9 +143,9 @@ pub trait Medium: Send + Sync {
     /// neither batches nor compactions.
     ///
     /// # Errors
-    /// [`Error::Gone`] when the next record to show is no longer kept, from the beginning or by a
-    /// compaction meanwhile; those of [`Medium::read`]; [`Error::Visitor`] with what `visit` gives.
-    /// What comes before the record that an error is about was shown.
+    /// [`Error::Gone`] when the next record to show is no longer kept, from the beginning or by a compaction meanwhile;
+    /// those of [`Medium::read`]; [`Error::Visitor`] with what `visit` gives. All records before the one that the error
+    /// concerns were shown.
     fn records(&self, from: u64, upto: u64, visit: &mut OnRange<'_>) -> Result<u64, Error>;
 
     /// Returns up to `count` positions, in order, that divide the durable records from a position to another one into

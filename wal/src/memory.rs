@@ -1,8 +1,7 @@
-//! A medium in memory, for tests of appenders, and of those who use one.
+//! A medium in memory, for tests of appenders and of their users.
 //!
-//! It keeps the promises of [`Medium`] without files, and so shows that nothing above it depends on
-//! files. What was committed or installed is there when it is opened again; what was not is gone,
-//! as after a power cut.
+//! It keeps the promises of [`Medium`] without files, and so shows that nothing above it depends on files. Opened
+//! again, it has everything committed or installed, and nothing else, as after a power cut.
 
 use std::sync::Arc;
 use std::time::SystemTime;

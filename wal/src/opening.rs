@@ -1,5 +1,5 @@
-//! The common parts of opening a log and checking one: the snapshot they begin with, the report they
-//! end with, and what a directory without a manifest is.
+//! The common parts of opening a log and checking one: the snapshot they begin with, the report they end with, and the
+//! error for a directory without a manifest.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use crate::visitor::{SnapshotInfo, Visitor};
 /// Part of [`Error::Damaged`]'s description of a snapshot without which the log does not open: its records are gone.
 pub const NO_OTHER_SNAPSHOT: &str = "no other snapshot can be read";
 
-/// What was shown before the first record.
+/// The snapshot that was shown before the first record.
 pub(crate) struct Begun {
     pub(crate) used: Option<Snapshot>,
     pub(crate) kept: Option<Kept>,

@@ -1,5 +1,5 @@
-//! Builds a new log from the records of another one: with a new log id, so that the two are never
-//! taken for one, but the same positions.
+//! Builds a new log from the records of another one: with a new log id, so that the two are never confused, and with
+//! the same positions.
 
 use std::io;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ impl Numbers {
     };
 }
 
-/// Writes the files of a log; its manifest comes last, so that what is left of
-/// an interrupted one is never taken for a log.
+/// Writes the files of a log; its manifest comes last, so that the remains of an interruption are never mistaken for a
+/// log.
 pub(crate) struct Builder {
     storage: Arc<dyn Storage>,
     log: LogId,

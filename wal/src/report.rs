@@ -1,4 +1,4 @@
-//! What was found in a log, for people.
+//! The report of what was found in a log.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub struct BadSnapshot {
     pub what: String,
 }
 
-/// What was found in a log.
+/// The findings in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The log's random name, given when it was made.

@@ -1,11 +1,11 @@
-//! Makes a new log of what another one held at a position.
+//! Makes a new log with the state of another one at a position.
 
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
 use crate::archive::{ArchiveFolder, Lacking};
-use crate::empty::in_empty;
+use crate::create::in_empty;
 use crate::error::{BoxError, Error};
 use crate::format;
 use crate::index::Index;
@@ -37,7 +37,7 @@ pub fn records(storage: &dyn Storage, visitor: &mut dyn Visitor) -> Result<(), E
     recovery::judge(&survey)
 }
 
-/// What came from an archive.
+/// The part of a restored log that came from an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FromArchive {
     /// Number of segments that have these positions.
@@ -46,8 +46,8 @@ pub struct FromArchive {
     pub positions: u64,
 }
 
-/// What a log held, in a backup or in the directory of a stopped process, together
-/// with what an archive has of it.
+/// The past of a log: its content in a backup or in the directory of a stopped process, together with the segments in
+/// an archive.
 pub struct Past {
     /// The directory itself.
     source: Arc<dyn Storage>,
@@ -68,9 +68,9 @@ pub struct Past {
     archive: Option<Arc<WithArchive>>,
     /// The archive's folder, if it has no segment of the log.
     empty_folder: Option<String>,
-    /// Why no more of the archive can be had before the log's own records.
+    /// Why no further segments of the archive can be used before the log's own records.
     lacking: Option<Lacking>,
-    /// Why no more of the archive can be had after them.
+    /// Why no further segments of the archive can be used after them.
     damage_behind: Option<Error>,
 }
 
@@ -403,7 +403,7 @@ impl Past {
             file: self.storage.describe(""),
             source: io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("position {position} is not to be had, {bound}"),
+                format!("position {position} cannot be restored, {bound}"),
             ),
         }
     }

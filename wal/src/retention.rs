@@ -1,4 +1,4 @@
-//! What a compaction leaves of the records that snapshots cover.
+//! Determines which of the records that snapshots cover a compaction keeps.
 
 use crate::manifest::Sealed;
 

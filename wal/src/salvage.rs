@@ -1,14 +1,14 @@
-//! What can still be had of a damaged log, and what each way out of the damage
-//! would cost. Nothing is changed before [`Salvage::give_up_after`].
+//! The readable content of a damaged log, and the cost of each way out of the damage. Nothing is changed before
+//! [`Salvage::give_up_after`].
 //!
-//! The manifest is trusted if it can be read, and done without if not: segments and snapshots are read
-//! as they are found in the directory. Sound frames that follow each other are a *run*; a way out is a
-//! snapshot, or the log's beginning, with the runs that continue from it.
+//! The manifest is trusted if it can be read. Otherwise segments and snapshots are read as they are found in the
+//! directory. Sound frames that follow each other are a *run*; a way out is a snapshot, or the log's beginning, with
+//! the runs that continue from it.
 
 mod breaks;
+mod directory;
 mod end;
 mod found;
-mod looked;
 mod progress;
 mod runs;
 mod ways;
@@ -17,8 +17,8 @@ use std::io;
 use std::sync::Arc;
 
 use self::breaks::Breaks;
+use self::directory::DirectoryFiles;
 pub use self::found::{Damage, GivenUp, WayOut};
-use self::looked::Looked;
 pub use self::progress::OnSurvey;
 use self::progress::{Building, bytes_of, check, verify_built};
 use self::runs::{Run, Step};
@@ -35,7 +35,7 @@ use crate::snapshot::{self, Shown};
 use crate::storage::{File, Storage};
 use crate::visitor::{Discard, Record, SnapshotInfo, Visitor};
 
-/// A survey of what is still there of a log.
+/// A survey of the readable content of a log.
 pub struct Salvage {
     storage: Arc<dyn Storage>,
     log: LogId,
@@ -49,11 +49,11 @@ pub struct Salvage {
     numbers: Numbers,
     /// The ancestors that the manifest lists or, without one, the file beside it.
     ancestors: Vec<Ancestor>,
-    looked: Looked,
+    directory: DirectoryFiles,
 }
 
 impl Salvage {
-    /// Looks at everything in the directory. Writes nothing.
+    /// Reads everything in the directory. Writes nothing.
     ///
     /// # Errors
     /// [`Error::Held`] while a process has the log open, [`Error::NoLog`], [`Error::Unfinished`],
@@ -74,9 +74,9 @@ impl Salvage {
     ) -> Result<Self, Error> {
         let _lock = lock::share(storage.as_ref())?;
         expect_finished(storage.as_ref())?;
-        let looked = Looked::at(storage.as_ref())?;
-        let manifest = looked.manifest.clone();
-        let (segments, found_snapshots) = (looked.segments(), looked.snapshots());
+        let directory = DirectoryFiles::at(storage.as_ref())?;
+        let manifest = directory.manifest.clone();
+        let (segments, found_snapshots) = (directory.segments(), directory.snapshots());
         let log = match &manifest {
             Some(manifest) => manifest.log,
             None => runs::id_of(storage.as_ref(), &segments, &found_snapshots)?,
@@ -102,7 +102,7 @@ impl Salvage {
             end_is_known: true,
             numbers,
             ancestors: listed.map_or_else(Vec::new, |manifest| manifest.ancestors.clone()),
-            looked,
+            directory,
             storage,
         };
         if listed.is_none() {
@@ -152,7 +152,7 @@ impl Salvage {
         ways::distinct(&self.ways)
     }
 
-    /// The highest position that there ever was, as far as can be found out.
+    /// The highest position that the log ever had, as far as can be determined.
     #[must_use]
     pub fn highest(&self) -> u64 {
         self.highest
@@ -215,8 +215,7 @@ impl Salvage {
         })
     }
 
-    /// Shows each record after a position that can still be read, in order: what
-    /// giving up after it would cost.
+    /// Shows each readable record after a position, in order: the records that giving up after it would lose.
     ///
     /// # Errors
     /// [`Error::Io`], and [`Error::Visitor`] with what `visit` gives.
@@ -275,9 +274,9 @@ impl Salvage {
     ) -> Result<GivenUp, Error> {
         let storage = Arc::clone(&self.storage);
         let lock = lock::take(storage.as_ref())?;
-        self.looked.expect_still(storage.as_ref())?;
+        self.directory.expect_unchanged(storage.as_ref())?;
         let way = self.way_to(position)?;
-        let files = [self.looked.segments(), self.looked.snapshots()];
+        let files = [self.directory.segments(), self.directory.snapshots()];
         let bytes = runs::bytes_of(&self.runs_of(&way.path));
         let builder = self.built(way, position, &mut *on_progress)?;
         // The new log's files are there, and no manifest lists them. The manifest that lists them is
@@ -350,7 +349,11 @@ impl Salvage {
         match builder.next() {
             next if next == position + 1 => Ok(builder),
             next => Err(Error::Stopped {
-                reason: format!("what was read a moment ago ends at {}", next - 1).into(),
+                reason: format!(
+                    "the records that could be read a moment ago end at {}",
+                    next - 1
+                )
+                .into(),
             }),
         }
     }
@@ -378,7 +381,8 @@ impl Salvage {
         Ok(())
     }
 
-    /// Finds the runs of all segments, and the damage between them. A check as at a start ends at the first.
+    /// Finds the runs of all segments, and the damage between them. A check as at a start would stop at the first
+    /// damage.
     fn find_runs(
         &mut self,
         manifest: Option<&Manifest>,
@@ -399,7 +403,7 @@ impl Salvage {
         for damage in breaks.damage(segments) {
             self.note(damage)?;
         }
-        // In the order of the log; what is no place in it comes first.
+        // In the order of the log; damage without a position comes first.
         self.damage.sort_by_key(|damage| damage.position);
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::frame::{self, FrameHeader, HEADER, KIND_SEAL, KIND_START};
 use crate::manifest::Segment;
 use crate::window::Window;
 
-/// What was found at one offset.
+/// The result of a step at one offset.
 pub(crate) enum Step {
     /// A sound frame that follows the one before.
     Frame(FrameHeader),
@@ -32,7 +32,7 @@ impl End {
     }
 }
 
-/// What the next frame has to match.
+/// The expectations that the next frame has to match.
 pub(crate) struct Expected<'a> {
     pub(crate) segment: &'a Segment,
     /// The offset at which the segment's frames end at the latest.

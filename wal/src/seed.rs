@@ -1,5 +1,5 @@
-//! Makes a log of a snapshot that another process has taken of the same log, and of records: for a log
-//! whose records are kept elsewhere.
+//! Makes a log from a snapshot that another process has taken of the same log, and from records: for a log whose
+//! records are kept elsewhere.
 //!
 //! The carried snapshot is a file of its own, which is made first and removed last: while it is there and
 //! no manifest is, all files beside it are the remains of an interruption.
@@ -146,7 +146,7 @@ fn clear(storage: &dyn Storage) -> Result<(), Error> {
     synced()
 }
 
-/// A log that is being made of a snapshot and of records.
+/// A log that is being made from a snapshot and records.
 pub struct Seeding {
     storage: Arc<dyn Storage>,
     builder: Builder,
@@ -232,7 +232,7 @@ fn carry(storage: &dyn Storage, bytes: u64, content: &mut dyn Read) -> Result<()
             file: name,
             offset,
             position: None,
-            what: format!("the snapshot has {bytes} bytes, and others came"),
+            what: format!("the received bytes are not the {bytes} bytes of the snapshot"),
         });
     }
     file.sync().map_err(failed("sync"))?;

@@ -70,7 +70,7 @@ pub(crate) fn alone(_: u64, _: u64) -> Option<u64> {
 pub(crate) struct Maker {
     storage: Arc<dyn Storage>,
     manifest: Manifest,
-    /// What the start found and has yet to act on, if space was lacking. No segment is made before.
+    /// The findings of the start that it has yet to act on, because space was lacking. No segment is made before that.
     unsettled: Option<Box<Findings>>,
     tails: Vec<TornTail>,
     size: u64,
@@ -102,8 +102,8 @@ impl Maker {
         }
     }
 
-    /// Acts on what the start found, unless that is done. When space is lacking, nothing changes, and
-    /// the next call of any other method tries again.
+    /// Acts on the findings of the start, unless that is done. If space is lacking, nothing changes, and the next call
+    /// of any other method tries again.
     pub(crate) fn settle(&mut self) -> Result<(), MaintenanceError> {
         let Some(found) = &mut self.unsettled else {
             return Ok(());
@@ -112,7 +112,7 @@ impl Maker {
         self.tails.clone_from(&found.tails);
         match done {
             Ok(manifest) => {
-                lock::tell_epoch(self.storage.as_ref(), manifest.epoch);
+                lock::write_epoch(self.storage.as_ref(), manifest.epoch);
                 self.manifest = manifest;
                 self.unsettled = None;
                 Ok(())
@@ -292,7 +292,7 @@ impl Maker {
     }
 }
 
-/// What a compaction has removed from the log.
+/// The result of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
     /// Number of segments removed.

@@ -37,8 +37,7 @@ impl WithArchive {
         *self.longer.lock() = longer;
     }
 
-    /// Returns damage with the file that has it: what the log's own copy of a continued segment has is read
-    /// from the log's own file.
+    /// Returns damage with the file that has it: the beginning of a continued segment is read from the log's own copy.
     pub(crate) fn attributed(&self, error: Error) -> Error {
         match error {
             Error::Damaged {
@@ -53,7 +52,7 @@ impl WithArchive {
                     .map(|longer| format::segment_name(longer.number))
                     .filter(|name| ReadOnly::describe(&self.folder, name) == file)
                     .filter(|name| self.storage.open_read(name).is_ok());
-                // What was read is as long as the archive's.
+                // The continued file is as long as the archive's.
                 let what = match (&own, longer) {
                     (Some(name), Some(longer)) if self.ends_at(name, offset) => {
                         ends_early(longer.own_end)

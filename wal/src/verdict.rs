@@ -1,6 +1,6 @@
-//! What the end of a log means, decided by a table. Reads nothing and changes nothing.
+//! Decides, by a table, what the end of a log means. Reads nothing and changes nothing.
 
-/// What is at the place where the records end.
+/// The bytes at the place where the records end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hole {
     /// Zeros.
@@ -12,7 +12,7 @@ pub(crate) enum Hole {
     Structure,
 }
 
-/// What lies after the place where the records end, in the same segment and in later ones.
+/// The bytes after the place where the records end, in the same segment and in later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum After {
     /// Nothing but zeros.
@@ -40,7 +40,7 @@ pub(crate) struct Observation {
     pub(crate) mark: Mark,
 }
 
-/// What an observation means.
+/// The meaning of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The log ends here, in good order.
@@ -103,7 +103,7 @@ impl Row {
     }
 }
 
-/// The verdict on what was seen.
+/// Returns the verdict on an observation.
 pub(crate) fn decide(seen: Observation) -> Verdict {
     let row = TABLE.iter().find(|row| row.matches(seen));
     row.expect("a test finds a row for every observation")

@@ -42,21 +42,20 @@ impl From<&Snapshot> for SnapshotInfo {
     }
 }
 
-/// Sees what a log holds: the newest good snapshot, where there is one, and
-/// every record after the position that it covers, in order.
+/// Receives the content of a log: the newest good snapshot, if there is one, and every record after the position that
+/// it covers, in order.
 pub trait Visitor {
-    /// Which log it is: called once, before everything else.
+    /// Receives the identity of the log; called once, before everything else.
     fn identity(&mut self, _identity: &Identity) {}
 
-    /// The next record. When the log is refused in the end, what was seen
-    /// before must be thrown away.
+    /// Receives the next record. If the log is refused in the end, everything received before must be discarded.
     ///
     /// # Errors
-    /// Whatever the caller finds wrong with the record: that ends the reading.
+    /// Any fault that the visitor finds in the record; it ends the reading.
     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError>;
 
-    /// A snapshot begins. What was seen before, of a newer one that turned out
-    /// to be damaged, must be thrown away.
+    /// A snapshot begins. Content received before, of a newer snapshot that turned out to be damaged, must be
+    /// discarded.
     ///
     /// # Errors
     /// When the snapshot cannot be used, as in this default implementation: it is passed over.
@@ -98,28 +97,59 @@ pub trait Visitor {
     /// The whole snapshot was shown, and is undamaged.
     ///
     /// # Errors
-    /// When what was shown cannot be used as a whole: the snapshot is passed over.
+    /// When the content cannot be used as a whole: the snapshot is passed over.
     fn snapshot_shown(&mut self) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// No snapshot can be used, and the log begins with its first record. What
-    /// was seen before must be thrown away.
+    /// No snapshot can be used, and the log begins with its first record. Everything received before must be discarded.
     fn reset(&mut self) {}
 
     /// Everything was shown; nothing has been changed yet.
     ///
     /// # Errors
-    /// Whatever the caller finds wrong with the log as a whole.
+    /// Any fault that the visitor finds in the log as a whole.
     fn end(&mut self) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// How far the reading of a snapshot is, in bytes.
+    /// Reports the progress of reading a snapshot, in bytes.
     fn progress_of_snapshot(&mut self, _bytes_done: u64, _bytes_total: u64) {}
 
-    /// How far the reading is, in bytes; called about once for each MiB.
+    /// Reports the progress of reading, in bytes; called about once for each MiB.
     fn progress(&mut self, _bytes_done: u64, _bytes_total: u64) {}
+}
+
+/// Returns a visitor that passes each record to `visit`; the content of snapshots is discarded.
+pub fn each_record<F>(visit: F) -> EachRecord<F>
+where
+    F: FnMut(Record<'_>) -> Result<(), BoxError>,
+{
+    EachRecord(visit)
+}
+
+/// The visitor that [`each_record`] returns.
+pub struct EachRecord<F>(F);
+
+impl<F> Visitor for EachRecord<F>
+where
+    F: FnMut(Record<'_>) -> Result<(), BoxError>,
+{
+    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        (self.0)(record)
+    }
+
+    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn kept(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
+        Ok(())
+    }
 }
 
 /// Reads only to check: everything shown is discarded.

@@ -12,7 +12,7 @@ use crate::reader::Reader;
 use crate::segment::{Prepared, Retired};
 use crate::storage::write_all_at;
 
-/// What a writer leaves behind when it switches to another segment, or ends.
+/// The segment that a writer leaves when it switches to another one, or ends.
 pub(crate) enum Before {
     /// There was no segment before.
     None,

@@ -49,7 +49,7 @@ fn what_a_server_appended_since_the_survey_is_not_given_up() {
     let refused = salvage.give_up_after(50).unwrap_err();
     assert!(matches!(refused, Error::Io { .. }), "{refused:?}");
     let told = refused.to_string();
-    assert!(told.contains("changed since it was looked at"), "{told}");
+    assert!(told.contains("changed since it was surveyed"), "{told}");
     assert!(all(&disk) == before);
     assert!(verify(&disk).unwrap().1 == payloads(1..=80));
 }
@@ -79,7 +79,7 @@ fn a_file_that_comes_goes_or_changes_its_length_after_the_survey_is_seen() {
         let before = all(&disk);
         let refused = salvage.give_up_after(keep_to).unwrap_err().to_string();
         assert!(
-            refused.contains("changed since it was looked at"),
+            refused.contains("changed since it was surveyed"),
             "{case}: {refused}"
         );
         assert!(all(&disk) == before, "{case}");

@@ -1,4 +1,4 @@
-//! Where the journal is, and as whom to log in there.
+//! The address of the journal, and the login there.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use super::super::trust::TrustArgs;
 use crate::stream::connection::Connection;
 use crate::stream::settings::Names;
 
-/// The servers of a journal: `nats://` or `tls://`, and one or several of them.
+/// The servers of a journal, one or several: `nats://` or `tls://`.
 #[derive(Clone)]
 pub(in super::super) struct JournalUrl(Vec<NatsUrl>);
 
@@ -45,7 +45,7 @@ impl JournalUrl {
         self.0.iter().map(|url| url.address.clone()).collect()
     }
 
-    /// The URL with the user to log in as.
+    /// Returns the URL that has the login.
     fn speaker(&self) -> Option<&NatsUrl> {
         let speaker = self.0.iter().find(|url| url.user.is_some());
         speaker.or(self.0.first())
@@ -77,7 +77,7 @@ pub(in super::super) struct PlaceArgs {
 }
 
 impl PlaceArgs {
-    /// Whether there is one.
+    /// Whether a journal is named.
     pub(in super::super) fn is_given(&self) -> bool {
         self.journal.is_some()
     }
@@ -91,7 +91,7 @@ impl PlaceArgs {
         Connection::open(servers, options, names).map_err(|error| Failure::of_journal(&error))
     }
 
-    /// Judges all that can be judged without a connection.
+    /// Checks everything that needs no connection.
     ///
     /// # Errors
     /// When the arguments are wrong.
@@ -122,7 +122,7 @@ impl PlaceArgs {
     }
 }
 
-/// The arguments that each of these commands has.
+/// The arguments of each of these commands.
 #[derive(Args)]
 pub(super) struct Common {
     #[command(flatten)]

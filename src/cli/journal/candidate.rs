@@ -1,4 +1,4 @@
-//! The thread of a node that follows which waits for the writer's lease, to take the writer's place.
+//! The thread of a follower that waits for the writer's lease, in order to take over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::sync::mpsc::{SendError, Sender};
 use std::thread;
 use std::time::Instant;
 
-use super::stop::{LOOK, Stop, TAKEOVER_WITHIN, TURN};
+use super::stop::{CHECK_INTERVAL, MESSAGE_WAIT, Stop, TAKEOVER_TIMEOUT};
 use crate::engine::Engine;
 use crate::stream::error::StreamError;
 use crate::stream::handle::JournalHandle;
@@ -19,79 +19,80 @@ pub(super) struct Candidate {
     pub(super) link: Arc<JournalHandle>,
     pub(super) terms: Terms,
     pub(super) taken: Sender<Lease>,
-    /// Whether the takeover for which the lease was taken is put off, so that the lease may be taken again.
-    pub(super) put_off: Arc<AtomicBool>,
+    /// Whether the takeover is postponed, so that the lease may be taken again.
+    pub(super) postponed: Arc<AtomicBool>,
 }
 
 impl Candidate {
-    /// Runs until this node has become the writer, or the service ends. A node that is behind, has no disk room for
-    /// what it would write, or could not start on the stream with its present settings leaves the lease to others.
+    /// Runs until this node has become the writer, or the service ends. A node that lags behind, lacks disk space, or
+    /// could not start on the stream with its present settings leaves the lease to others.
     pub(super) fn run(self) {
         let mut was_refused = false;
         let mut claim = Claim::new(&self.link, self.terms.clone());
         while !self.engine.feed().has_ended() {
-            self.tell_of_writer();
+            self.note_writer();
             let is_behind = self.engine.lag().is_none_or(|lag| lag.is_behind());
             let is_weak = self.link.figures().has_weak_settings();
             if is_behind || is_weak || !self.engine.has_disk_room() {
-                // What the last attempt found may have been mended; the next one tells.
+                // The fault that the last attempt found may have been repaired; the next attempt checks.
                 self.link.figures().set_weak_lease(false);
-                thread::sleep(TURN);
+                thread::sleep(MESSAGE_WAIT);
                 continue;
             }
-            let taken = claim.take_within(LOOK);
+            let taken = claim.take_within(CHECK_INTERVAL);
             match &taken {
                 Ok(_) => self.link.figures().set_weak_lease(false),
                 Err(StreamError::Weak { .. }) => self.link.figures().set_weak_lease(true),
                 Err(_) => {}
             }
             match taken {
-                // It was learnt while the lease was asked for.
+                // This became known while the lease was requested.
                 Ok(Some(lease)) if self.link.figures().has_weak_settings() => {
                     lease.give_up(self.link.connection());
                 }
                 Ok(Some(lease)) => {
-                    // A service that ends meanwhile leaves it to others.
+                    // The service has ended meanwhile: the lease is left to others.
                     if let Err(SendError(lease)) = self.taken.send(lease) {
                         lease.give_up(self.link.connection());
                         return;
                     }
-                    if !self.is_put_off() {
+                    if !self.is_postponed() {
                         return;
                     }
                 }
                 Ok(None) => was_refused = false,
                 Err(error) => {
                     if !was_refused {
-                        tracing::warn!(%error, "the writer's lease cannot be asked for");
+                        tracing::warn!(%error, "the writer's lease cannot be requested");
                     }
                     was_refused = true;
-                    thread::sleep(LOOK);
+                    thread::sleep(CHECK_INTERVAL);
                 }
             }
         }
     }
 
-    /// Waits until this node has become the writer, or the service ends; `true` when the takeover is put off instead.
-    /// Ends the process, and with it the lease, where it takes too long: the thread that follows may wait for room on
-    /// a disk that has just run full.
-    fn is_put_off(&self) -> bool {
+    /// Waits until this node has become the writer, or the service ends; returns `true` when the takeover is postponed
+    /// instead. Ends the process, and with it the lease, if that takes too long: the thread that follows may wait for
+    /// space on a disk that has just become full.
+    fn is_postponed(&self) -> bool {
         let taken = Instant::now();
         while self.engine.is_standby() && !self.engine.feed().has_ended() {
-            if self.put_off.swap(false, Ordering::AcqRel) {
+            if self.postponed.swap(false, Ordering::AcqRel) {
                 return true;
             }
-            if taken.elapsed() > 2 * TAKEOVER_WITHIN {
+            if taken.elapsed() > 2 * TAKEOVER_TIMEOUT {
                 Stop::too_late().end();
                 return false;
             }
-            thread::sleep(TURN);
+            thread::sleep(MESSAGE_WAIT);
         }
         false
     }
 
-    /// Tells the engine where the writer is, for clients, and compares the writer's key of webhooks with this node's.
-    fn tell_of_writer(&self) {
+    /// Passes the writer's address, for clients, to the engine, and compares the writer's key of webhooks with this
+    /// node's.
+    fn note_writer(&self) {
         let holder = Lease::other_holder(&self.link, &self.terms).ok().flatten();
         let other = holder
             .as_ref()
@@ -100,8 +101,8 @@ impl Candidate {
             let was_other = self.link.figures().set_other_key(is_other);
             if is_other && !was_other {
                 tracing::warn!(
-                    "the key of webhooks is not the writer's: if this process takes over, the secret of every \
-                     subscription is another one. Give every node the same key"
+                    "the key of webhooks differs from the writer's: if this process takes over, the secret of every \
+                    subscription changes. Give every node the same key"
                 );
             }
         }

@@ -7,12 +7,12 @@ use clap::Args;
 use serde_json::json;
 use wal::storage::FileStorage;
 
+use super::super::copy_mark;
 use super::super::exit::Failure;
 use super::super::open::unusable;
 use super::super::output::Output;
 use super::args::Common;
 use super::import::import;
-use super::mark;
 use super::opening::{checked, takes_messages};
 use crate::stream::chain::Tail;
 use crate::stream::connection::Connection;
@@ -64,7 +64,7 @@ pub(super) struct CreateArgs {
 
 impl CreateArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        // The mark of another user's directory would be a file that the service cannot read.
+        // A mark written by another user would be unreadable for the service.
         if let Some(data) = &self.from {
             FileStorage::own(data).map_err(|error| unusable(data, &error))?;
         }
@@ -129,13 +129,13 @@ impl CreateArgs {
     }
 }
 
-/// Marks a directory whose records are all in the stream: what is written to it alone from here on is
-/// in none.
+/// Marks a directory whose records are all in the stream: what is written to the directory alone afterwards would not
+/// be in the stream.
 ///
 /// # Errors
-/// When it cannot be marked.
+/// When the mark cannot be written.
 fn mark_as_copy(data: &Path, stream: &str) -> Result<(), Failure> {
-    mark::put(data, stream).map_err(|error| {
+    copy_mark::put(data, stream).map_err(|error| {
         Failure::other(format!(
             "the stream {stream} has all records of the directory; but {} cannot be marked as the copy of the \
              journal: {error}; nothing hinders a command that writes to it alone, and that would be lost to \
@@ -145,12 +145,12 @@ fn mark_as_copy(data: &Path, stream: &str) -> Result<(), Failure> {
     })
 }
 
-/// The first message of the stream: from here on the log has its id, and the server that is started
-/// first cannot differ on it.
+/// Appends the first message of the stream. It fixes the id of the log, so that the first server cannot choose another
+/// one.
 fn begin(connection: &Arc<Connection>) -> Result<(), Failure> {
     let random = || uuid::Uuid::new_v4().into_bytes();
     let link = hold(Arc::clone(connection), "carebook journal create", random());
     let begun = connection.block(link.fence(&Tail::beginning(), random()));
-    // Where another one was there sooner, it is begun all the same.
+    // If another process was faster, the stream has begun as well.
     begun.map(drop).map_err(|error| Failure::of_journal(&error))
 }

@@ -1,4 +1,4 @@
-//! `carebook journal fence`: the present writer writes nothing more.
+//! `carebook journal fence`: stops the present writer.
 
 use clap::Args;
 use serde_json::json;

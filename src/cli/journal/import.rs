@@ -1,15 +1,13 @@
-//! `carebook journal create --from DIR`: a log that was kept in a directory alone, brought into a
-//! new stream.
+//! `carebook journal create --from DIR`: imports the log of a directory into a new stream.
 //!
-//! The stream is marked until it is complete and was compared. Until then no server starts on it,
-//! so an interrupted import is never taken for a service's whole history. Begun again, it continues
-//! where it was.
+//! The stream is marked until it is complete and was compared. Until then no server starts on it, so an interrupted
+//! import is never mistaken for a service's whole history. The same command continues it.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
-use wal::{BoxError, Record, Report, SnapshotInfo, Visitor};
+use wal::{BoxError, Record, Report};
 
 use super::super::exit::Failure;
 use super::super::open::count_bar;
@@ -44,25 +42,25 @@ fn of_log(error: &wal::Error) -> Failure {
     }
 }
 
-/// What a stream has of a directory: all of its records.
+/// The result of an import: the stream has all records of the directory.
 pub(super) struct Imported {
-    /// How many were brought into it.
+    /// Number of records that were imported.
     pub(super) records: u64,
-    /// How many it had already.
+    /// Number of records that the stream had already.
     pub(super) before: u64,
 }
 
-/// Brings all records of a directory into the stream, which has these settings.
+/// Imports all records of a directory into the stream, which has these settings.
 ///
 /// # Errors
-/// When the directory is held, damaged, or has what a stream cannot have; when the stream has
-/// something else; when the servers are not reached.
+/// When the directory is held, damaged, or has a record that does not fit into a message; when the stream has other
+/// records; when the servers are not reached.
 pub(super) fn import(
     connection: &Arc<Connection>,
     config: &Value,
     data: &Path,
 ) -> Result<Imported, Failure> {
-    let report = judged(data)?;
+    let report = expect_importable(data)?;
     let config = &going_on_from(config, &report.ancestors);
     let marked = importing(config);
     let made = connection.block(connection.create(&marked));
@@ -71,7 +69,7 @@ pub(super) fn import(
     if !is_importing(&info.config) {
         // It was there before.
         if info.last > 0 {
-            let before = had_already(connection, data, &report)?;
+            let before = compare_imported(connection, data, &report)?;
             return Ok(Imported { records: 0, before });
         }
         let marked = importing(&going_on_from(&info.config, &report.ancestors));
@@ -89,7 +87,7 @@ pub(super) fn import(
     }
     let link = fenced(connection, &info, base, &report)?;
     append(connection, &link, data, &report)?;
-    // What came before the first record is in the snapshot alone.
+    // Earlier commits are only in the snapshot.
     let storage = existing(data)?;
     let put = snapshot_store::put(
         &link,
@@ -99,7 +97,7 @@ pub(super) fn import(
         &|| false,
     );
     let put = put.map_err(of_journal)?;
-    // It is read again where an import before this one has put it there.
+    // If an earlier import has put it there, it is read back.
     let read = put
         .snapshots
         .first()
@@ -131,12 +129,16 @@ pub(super) fn import(
     })
 }
 
-/// Compares the directory with a stream that is not being imported into, as at the end of an import:
-/// whoever did not see that end begins it again. How many records there are.
+/// Compares the directory with a stream into which no import is in progress, as at the end of an import: an operator
+/// who did not see that end runs the command again. Returns the number of records.
 ///
 /// # Errors
-/// When the stream does not have all of them, or has more; when it has another record at a position.
-fn had_already(connection: &Arc<Connection>, data: &Path, report: &Report) -> Result<u64, Failure> {
+/// When the stream lacks records, has more, or has another record at a position.
+fn compare_imported(
+    connection: &Arc<Connection>,
+    data: &Path,
+    report: &Report,
+) -> Result<u64, Failure> {
     let read = StreamState::with(connection, |found| {
         Ok((found.clone(), found.extent.end(connection)?))
     });
@@ -154,7 +156,7 @@ fn had_already(connection: &Arc<Connection>, data: &Path, report: &Report) -> Re
         && covers.max().unwrap_or(0) + 1 >= found.extent.base.next
         && ancestors(&found.info.config).as_ref() == Some(&report.ancestors);
     let expected = report.last_position + 1 - report.first_position;
-    // What was purged is not there to be compared.
+    // Purged records cannot be compared.
     if !is_same || compare(connection, data)?.records != expected {
         return Err(not_empty(connection));
     }
@@ -168,12 +170,16 @@ fn not_empty(connection: &Connection) -> Failure {
     ))
 }
 
-/// The directory, when a stream can have all of it.
-fn judged(data: &Path) -> Result<Report, Failure> {
+/// Checks that every record of the directory fits into a message of the stream.
+fn expect_importable(data: &Path) -> Result<Report, Failure> {
     let mut longest = Longest::default();
-    let report = wal::verify(existing(data)?, &mut longest).map_err(|error| of_log(&error))?;
-    // What the newest snapshot covers was not shown.
-    wal::records(existing(data)?.as_ref(), &mut longest).map_err(|error| of_log(&error))?;
+    let mut measure = wal::each_record(|record| {
+        longest.measure(record);
+        Ok(())
+    });
+    let report = wal::verify(existing(data)?, &mut measure).map_err(|error| of_log(&error))?;
+    // The records that the newest snapshot covers were not shown.
+    wal::records(existing(data)?.as_ref(), &mut measure).map_err(|error| of_log(&error))?;
     let most = BATCH_BYTES_MAX - RECORD_FORM_BYTES;
     if longest.bytes > most {
         return Err(Failure::other(format!(
@@ -185,7 +191,7 @@ fn judged(data: &Path) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// What a stream begins after that gets this directory's records.
+/// Returns the end before the first message of a stream that gets this directory's records.
 fn base_of(report: &Report) -> Tail {
     match report.first_position {
         1 => Tail::beginning(),
@@ -197,7 +203,7 @@ fn base_of(report: &Report) -> Tail {
     }
 }
 
-/// Begins an epoch at the end of what the stream has, which is the directory's, or nothing.
+/// Begins an epoch at the end of the stream, which is empty or has records of the directory.
 fn fenced(
     connection: &Arc<Connection>,
     info: &StreamInfo,
@@ -233,7 +239,7 @@ fn fenced(
     }
 }
 
-/// Appends what the stream does not have yet.
+/// Appends the records that the stream does not have yet.
 fn append(
     connection: &Connection,
     link: &JournalHandle,
@@ -251,7 +257,8 @@ fn append(
         count: 0,
         bar: &bar,
     };
-    wal::records(existing(data)?.as_ref(), &mut appending).map_err(|error| of_log(&error))?;
+    let mut add = wal::each_record(|record| appending.add(record));
+    wal::records(existing(data)?.as_ref(), &mut add).map_err(|error| of_log(&error))?;
     appending.flush().map_err(of_journal)?;
     bar.finish_and_clear();
     connection
@@ -283,17 +290,15 @@ impl Appending<'_> {
         self.bar.set_position(self.next - 1);
         Ok(())
     }
-}
 
-impl Visitor for Appending<'_> {
-    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+    fn add(&mut self, record: Record<'_>) -> Result<(), BoxError> {
         if record.position < self.next {
             return Ok(());
         }
         if record.position > self.next {
             let what = format!(
-                "the stream needs position {} next, and the directory has it no more: it was compacted \
-                 since an import began. Import into a journal of another name",
+                "the stream needs position {} next, and the directory no longer has it: it was compacted since the \
+                import began. Import into a journal of another name",
                 self.next
             );
             return Err(StreamError::Refused { what }.into());
@@ -309,18 +314,6 @@ impl Visitor for Appending<'_> {
         self.next = record.position + 1;
         Ok(())
     }
-
-    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn kept(&mut self, _: Record<'_>) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
-        Ok(())
-    }
 }
 
 /// The longest record.
@@ -330,23 +323,10 @@ struct Longest {
     bytes: usize,
 }
 
-impl Visitor for Longest {
-    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+impl Longest {
+    fn measure(&mut self, record: Record<'_>) {
         if record.payload.len() > self.bytes {
             (self.position, self.bytes) = (record.position, record.payload.len());
         }
-        Ok(())
-    }
-
-    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn kept(&mut self, _: Record<'_>) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
-        Ok(())
     }
 }

@@ -2,10 +2,10 @@
 
 mod args;
 mod candidate;
+mod copy_guard;
 mod create;
 mod fence;
 mod import;
-mod mark;
 mod node;
 mod opening;
 mod reading;
@@ -17,7 +17,7 @@ mod verify;
 pub(super) use verify::Compared;
 
 pub(super) use args::PlaceArgs;
-pub(super) use mark::{expect_no_copy_to_cut, expect_no_journal, journal_of};
+pub(super) use copy_guard::{expect_no_copy_to_cut, expect_no_journal, journal_of};
 pub use node::Node;
 pub(super) use node::Running;
 pub use opening::JournalArgs;
@@ -52,7 +52,7 @@ enum JournalCommand {
     Create(create::CreateArgs),
     /// Shows the stream, its servers, its end, and the writer.
     Status(status::StatusArgs),
-    /// Ends the right of the present writer, and of all before it.
+    /// Stops the present writer, and all before it.
     Fence(fence::FenceArgs),
     /// Reads the whole stream and checks every message and the chain.
     Verify(verify::VerifyArgs),
@@ -61,7 +61,7 @@ enum JournalCommand {
 /// Compares the records of a directory with the journal's.
 ///
 /// # Errors
-/// When the servers are not reached, or the two are not the same as far as the directory goes.
+/// When the servers are not reached, or the stream differs from the directory.
 pub(super) fn compare(
     place: &PlaceArgs,
     trust: &TrustArgs,

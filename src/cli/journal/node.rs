@@ -1,5 +1,5 @@
-//! A node at work: one that writes holds the lease; one that follows reads the journal, has its
-//! engine apply what another node has written, and takes that one's place when the lease is free.
+//! A running node. The writer holds the lease. A follower reads the journal, has its engine apply the other node's
+//! records, and takes over when the lease is free.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::super::open::Opening;
 use super::JournalArgs;
 use super::candidate::Candidate;
 use super::snapshot_upload::SnapshotUpload;
-use super::stop::{LOOK, Stop, TAKEOVER_WITHIN, TURN};
+use super::stop::{CHECK_INTERVAL, MESSAGE_WAIT, Stop, TAKEOVER_TIMEOUT};
 use crate::engine::Engine;
 use crate::engine::role::Role;
 use crate::engine::role::writer_proof::WriterProof;
@@ -33,36 +33,37 @@ use crate::stream::lease_term::{LeaseTerm, TTL};
 use crate::stream::reader::{Reader, Received};
 use crate::stream::settings::weaker;
 
-/// What brings an engine that follows what was written.
+/// Feeds an engine that follows with the records of the journal.
 pub struct Follower {
     reader: Reader,
     link: Arc<JournalHandle>,
     log_id: [u8; 16],
-    looked: Option<Instant>,
+    refreshed: Option<Instant>,
     continuity: JournalContinuity,
     beginning: StreamBeginning,
     /// Minimum number of copies of the stream.
     replicas: u64,
-    /// Whether a takeover is put off, which the thread that waits for the lease is told by it.
-    put_off: Arc<AtomicBool>,
+    /// Whether takeovers are postponed; read by the thread that waits for the lease.
+    postponed: Arc<AtomicBool>,
 }
 
-/// What a node does beside its engine.
+/// The role of a node, with what it needs beside its engine.
 pub enum Node {
-    /// It writes.
+    /// The node writes.
     Writer(Arc<JournalHandle>),
-    /// It follows.
+    /// The node follows.
     Standby(Box<Follower>),
 }
 
-/// A node at work.
+/// A running node.
 pub(in super::super) struct Running {
     link: Arc<JournalHandle>,
     lease: Arc<Mutex<Option<Lease>>>,
 }
 
 impl Running {
-    /// Lets another node take over at once. To be called when nothing more is answered or written.
+    /// Gives the lease up, so that another node can take over at once. Call it after the last response and the last
+    /// write.
     pub(in super::super) fn give_up(self) {
         if let Some(lease) = self.lease.lock().take() {
             lease.give_up(self.link.connection());
@@ -71,7 +72,7 @@ impl Running {
 }
 
 impl Node {
-    /// The node's hold on the journal.
+    /// Returns the node's handle of the journal.
     #[must_use]
     pub fn link(&self) -> &Arc<JournalHandle> {
         match self {
@@ -80,8 +81,8 @@ impl Node {
         }
     }
 
-    /// Begins to do it, on this directory. A writer that took the place of another one, which may
-    /// answer still, waits until that cannot be any more.
+    /// Starts the node on this directory. A writer that has replaced another one waits until that one can no longer
+    /// answer.
     ///
     /// # Errors
     /// When the lease cannot be taken, or a thread not be started.
@@ -157,18 +158,18 @@ impl JournalArgs {
             reader,
             link,
             log_id,
-            looked: None,
+            refreshed: None,
             continuity: JournalContinuity::default(),
             beginning: StreamBeginning::default(),
             replicas: self.place.journal_replicas,
-            put_off: Arc::default(),
+            postponed: Arc::default(),
         };
         Ok((engine, report, follower))
     }
 }
 
 impl Follower {
-    /// Follows, on a thread of its own, until the service ends, or it has become the writer.
+    /// Starts a thread that follows until the service ends or this node has become the writer.
     ///
     /// # Errors
     /// When a thread cannot be started.
@@ -184,7 +185,7 @@ impl Follower {
             link: Arc::clone(&self.link),
             terms,
             taken: sender,
-            put_off: Arc::clone(&self.put_off),
+            postponed: Arc::clone(&self.postponed),
         };
         let named = |name: &str| thread::Builder::new().name(name.to_owned());
         let spawned = named("candidate").spawn(move || candidate.run());
@@ -209,37 +210,38 @@ impl Follower {
                 let term = Arc::clone(taken.term());
                 *lease.lock() = Some(taken);
                 let taken_over = self.take_over(engine, &term);
-                // Another node need not wait until the servers forget the lease.
+                // Otherwise another node would have to wait until the servers forget the lease.
                 let in_vain = lease.lock().take_if(|_| taken_over.is_err());
                 if let Some(in_vain) = in_vain {
                     in_vain.give_up(self.link.connection());
                 }
                 match taken_over {
-                    // They were changed since the last look. Nothing was appended: it goes on following.
+                    // The settings were changed since the last check. Nothing was appended, so the node keeps
+                    // following.
                     Err(Stop::Journal(weak @ StreamError::Weak { .. })) => {
                         self.note_settings(&Err(weak));
-                        self.put_off.store(true, Ordering::Release);
+                        self.postponed.store(true, Ordering::Release);
                     }
                     taken_over => return taken_over,
                 }
             }
-            self.look(engine)?;
-            self.take_next(engine, TURN)?;
+            self.refresh_end(engine)?;
+            self.take_next(engine, MESSAGE_WAIT)?;
         }
-        // The service ends: another node may have it at once.
+        // The service ends: another node may take the lease at once.
         if let Ok(taken) = taken.try_recv() {
             taken.give_up(self.link.connection());
         }
         Ok(())
     }
 
-    /// Becomes the writer: applies everything up to the journal's end, and begins the next epoch
-    /// there, unless the journal does not have what was read, or is not kept as it has to be. It serves once no
-    /// other node can answer on the strength of the lease.
+    /// Becomes the writer: applies everything up to the journal's end, and begins the next epoch there. Fails if the
+    /// journal lacks records that this node has read, or its settings are too weak. The node serves once no other node
+    /// can answer because of an earlier lease.
     fn take_over(&mut self, engine: &Engine, lease: &LeaseTerm) -> Result<(), Stop> {
         let began = Instant::now();
         let connection = Arc::clone(self.link.connection());
-        while began.elapsed() < TAKEOVER_WITHIN && !engine.feed().has_ended() {
+        while began.elapsed() < TAKEOVER_TIMEOUT && !engine.feed().has_ended() {
             let last = match StreamState::read(&connection) {
                 Ok(found) => {
                     self.expect_settings(&found.info)?;
@@ -247,22 +249,22 @@ impl Follower {
                 }
                 Err(error) if error.is_damage() => return Err(error.into()),
                 Err(_) => {
-                    thread::sleep(TURN);
+                    thread::sleep(MESSAGE_WAIT);
                     continue;
                 }
             };
-            while self.reader.tail().sequence < last && began.elapsed() < TAKEOVER_WITHIN {
-                if !self.take_next(engine, TURN)? {
+            while self.reader.tail().sequence < last && began.elapsed() < TAKEOVER_TIMEOUT {
+                if !self.take_next(engine, MESSAGE_WAIT)? {
                     self.ask_up_to(engine, last)?;
                 }
             }
-            // What came from the journal must be in the directory before it is this node that
-            // writes: from then on what is appended here goes to the journal.
+            // Records from the journal must be in the directory before this node writes: from then on, appended records
+            // go to the journal.
             engine.until_applied_is_durable()?;
             let fence = self.link.fence(self.reader.tail(), self.log_id);
             if connection.block(fence)? {
                 if !lease.holds() {
-                    // Another node may have held it, and may still answer by it.
+                    // Another node may have held the lease, and may still answer because of it.
                     thread::sleep(TTL);
                 }
                 engine.answer_by(Arc::clone(&self.link) as Arc<dyn WriterProof>);
@@ -285,7 +287,7 @@ impl Follower {
         })
     }
 
-    /// Applies what the next message has, if one comes in this time; whether one came.
+    /// Applies the records of the next message, if one comes in this time. Returns whether one came.
     fn take_next(&mut self, engine: &Engine, within: Duration) -> Result<bool, Stop> {
         let Some(received) = self.reader.next(within)? else {
             return Ok(false);
@@ -297,7 +299,7 @@ impl Follower {
         Ok(true)
     }
 
-    /// Asks for what is there and does not come, message by message: who sends messages may hang.
+    /// Requests existing messages that were not sent, one by one: the server that sends messages may hang.
     fn ask_up_to(&mut self, engine: &Engine, last: u64) -> Result<(), Stop> {
         self.reader
             .ask_up_to(last, |received| apply(engine, received))
@@ -325,24 +327,32 @@ impl Follower {
             return;
         }
         match settings {
-            Err(error) => tracing::warn!(%error, "this process does not take over"),
-            Ok(()) => tracing::info!("the stream's settings are as they have to be again"),
+            Err(error) => tracing::warn!(
+                %error,
+                "this process does not take over: the settings of the stream or of a server are too weak"
+            ),
+            Ok(()) => tracing::info!(
+                "the settings of the stream and of the servers meet the requirements again"
+            ),
         }
     }
 
-    /// Asks for the journal's end now and then, so that it is known how much is missing here. While
-    /// nobody answers, or the journal ends before what was read, that grows old.
-    fn look(&mut self, engine: &Engine) -> Result<(), Stop> {
-        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+    /// Reads the journal's end regularly, so that the lag of this node is known. While no server answers, or the
+    /// journal ends before the last message that was read, the known end is not updated.
+    fn refresh_end(&mut self, engine: &Engine) -> Result<(), Stop> {
+        if self
+            .refreshed
+            .is_some_and(|refreshed| refreshed.elapsed() < CHECK_INTERVAL)
+        {
             return Ok(());
         }
-        let looked = self.look_now(engine);
-        // From its end, so that one that takes long leaves time for what comes in.
-        self.looked = Some(Instant::now());
-        looked
+        let refreshed = self.refresh_end_now(engine);
+        // Counted from the end of the request, so that a slow one leaves time for incoming messages.
+        self.refreshed = Some(Instant::now());
+        refreshed
     }
 
-    fn look_now(&mut self, engine: &Engine) -> Result<(), Stop> {
+    fn refresh_end_now(&mut self, engine: &Engine) -> Result<(), Stop> {
         let connection = Arc::clone(self.link.connection());
         let Ok(info) = connection.block(connection.info_now()) else {
             self.continuity.interrupt();

@@ -7,12 +7,11 @@ use clap::{Args, ValueEnum};
 use tokio_rustls::rustls::ClientConfig;
 use wal::{Options, Report};
 
-use super::super::copy_mark::WHEN_A_COPY;
+use super::super::copy_mark::{DirectoryMark, WHEN_A_COPY};
 use super::super::ending::end_the_process_of;
 use super::super::exit::Failure;
 use super::super::open::{Opening, Replaying, unusable};
 use super::args::PlaceArgs;
-use super::mark;
 use crate::engine::clock::SystemClock;
 use crate::engine::role::Role;
 use crate::engine::role::writer_proof::WriterProof;
@@ -29,12 +28,12 @@ use crate::stream::message::{FORM_BYTES, IN_FLIGHT_MAX, MESSAGE_BYTES_MAX, RECOR
 use crate::stream::reader::Reader;
 use crate::stream::settings::{is_importing, small_payload, weaker};
 
-/// The directory is synced after so many bytes: what it loses is filled up from the stream.
+/// Number of bytes after which the directory is synced: what it loses is filled up from the stream.
 const SYNC_BYTES: u64 = 8 << 20;
-/// The most bytes of records that a message may have.
+/// Maximum bytes of records in a message.
 pub(super) const BATCH_BYTES_MAX: usize = MESSAGE_BYTES_MAX - FORM_BYTES;
 
-/// What an answer rests on that says how something is.
+/// How the writer confirms reads and rejections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Reads {
     /// An append that began after the request came: no clock is part of it.
@@ -75,18 +74,18 @@ pub struct JournalArgs {
     pub(super) standby: bool,
 }
 
-/// A directory that is a copy of the journal, as of a moment ago.
+/// A directory that was filled up from the journal.
 pub(super) struct Begun {
     pub(super) opened: Opened,
-    /// The recovery of it, which is not completed yet.
+    /// The recovery of the directory, which is not complete yet.
     pub(super) filling: Replaying,
     pub(super) link: Arc<JournalHandle>,
     opening: Opening,
 }
 
 impl JournalArgs {
-    /// Returns what the lease says of this node: it listens at `base`, and `webhook_key` is the fingerprint of its key
-    /// of webhooks.
+    /// Returns the data about this node for the lease: it listens at `base`, and `webhook_key` is the fingerprint of
+    /// its key of webhooks.
     pub(in super::super) fn terms(&self, base: &str, webhook_key: String) -> Terms {
         Terms {
             address: self
@@ -99,7 +98,7 @@ impl JournalArgs {
         }
     }
 
-    /// Opens the directory as the copy of the journal, and makes this process the one that writes.
+    /// Opens the directory as the copy of the journal, and makes this process the writer.
     ///
     /// # Errors
     /// When the journal cannot be used, does not belong to the directory, or is another's.
@@ -143,7 +142,7 @@ impl JournalArgs {
             sync_bytes: Some(SYNC_BYTES),
             ..Options::default()
         };
-        let mark = mark::DirectoryMark {
+        let mark = DirectoryMark {
             data,
             stream: &connection.names().stream,
         };
@@ -166,7 +165,8 @@ impl JournalArgs {
 }
 
 impl Begun {
-    /// The engine on it, in this role, what was found, and the reader that continues.
+    /// Starts the engine on the directory, in this role. Returns the engine, the report of the recovery, and the reader
+    /// that continues.
     pub(super) fn start(self, role: Role) -> Result<(Engine, Report, Reader), Failure> {
         let Self {
             opened,
@@ -193,11 +193,11 @@ impl Begun {
     }
 }
 
-/// A failure of the directory, which has nothing that the stream lacks: damage needs no backup. A record
-/// that is rejected may be the stream's own, or a snapshot's in the object store: then an empty directory meets it,
-/// too.
+/// Returns the failure for a damaged directory. It has nothing that the stream lacks, so no backup is needed. A
+/// rejected record may also be in the stream, or in a snapshot of the object store: then an empty directory gets the
+/// same failure.
 fn of_copy(error: &wal::Error, connection: &Connection) -> Failure {
-    let told = match (error.damage(), Failure::of_log(error)) {
+    let sentence = match (error.damage(), Failure::of_log(error)) {
         (Some(damage), _) => {
             format!("the log is damaged: {damage}. Nothing was changed. Check the disk")
         }
@@ -207,15 +207,19 @@ fn of_copy(error: &wal::Error, connection: &Connection) -> Failure {
     let has_snapshots =
         StreamState::read(connection).is_ok_and(|found| !found.list.snapshots.is_empty());
     let snapshots = Some(connection.names().snapshots.as_str()).filter(|_| has_snapshots);
-    Failure::DamageTold(format!("{told}; {WHEN_A_COPY}; {}", said_again(snapshots)))
+    Failure::DamagedWithAdvice(format!(
+        "{sentence}; {WHEN_A_COPY}; {}",
+        advice_if_repeated(snapshots)
+    ))
 }
 
-/// What is damaged where an empty directory is refused as well; `snapshots` is the object store that has some.
-fn said_again(snapshots: Option<&str>) -> String {
+/// Returns the advice for the case that an empty directory is refused as well; `snapshots` is the object store, if it
+/// has any snapshots.
+fn advice_if_repeated(snapshots: Option<&str>) -> String {
     match snapshots {
-        None => "if the same is said again, the stream is damaged".to_owned(),
+        None => "if this error comes again, the stream is damaged".to_owned(),
         Some(store) => format!(
-            "if the same is said again, the stream is damaged, or the newest snapshot in the object store {store}, \
+            "if this error comes again, the stream is damaged, or the newest snapshot in the object store {store}, \
              with which an empty directory begins: without that one, the older one or the stream fills it"
         ),
     }
@@ -230,7 +234,7 @@ pub(super) fn takes_messages(connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the servers say of the stream, whose settings are as they have to be.
+/// Returns the information about the stream, after a check of its settings.
 pub(super) fn checked(connection: &Connection, replicas: u64) -> Result<StreamInfo, Failure> {
     let info = connection.block(connection.info());
     let info = info.map_err(|error| Failure::of_journal(&error))?;
@@ -268,7 +272,7 @@ fn address(text: &str) -> Result<String, String> {
     }
 }
 
-/// The name of this machine.
+/// Returns the name of this machine.
 fn machine() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {
@@ -283,8 +287,8 @@ mod tests {
 
     #[test]
     fn the_stream_is_called_damaged_for_certain_only_where_an_empty_directory_has_nothing_else() {
-        assert!(said_again(None).ends_with("the stream is damaged"));
-        let told = said_again(Some("CAREBOOK_SNAPSHOTS_main"));
+        assert!(advice_if_repeated(None).ends_with("the stream is damaged"));
+        let told = advice_if_repeated(Some("CAREBOOK_SNAPSHOTS_main"));
         assert!(told.contains("the stream is damaged, or the newest snapshot"));
         assert!(told.contains("CAREBOOK_SNAPSHOTS_main"));
     }

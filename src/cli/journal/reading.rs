@@ -11,12 +11,12 @@ use super::super::exit::Failure;
 /// The end of a stream.
 pub(super) struct End {
     pub(super) tail: Tail,
-    /// The node that began the last epoch; `None` where the message that says so was purged.
+    /// The node that began the last epoch; `None` if the message with its name was purged.
     pub(super) writer: Option<String>,
 }
 
-/// The end of the stream, and the node that began its last epoch: found by binary search, since
-/// epochs rise.
+/// Returns the end of the stream, and the node that began its last epoch. A binary search finds that node, since epochs
+/// rise.
 pub(super) fn end_of(connection: &Connection, extent: &Extent) -> Result<End, Failure> {
     let find = || {
         let tail = extent.end(connection)?;
@@ -38,7 +38,7 @@ pub(super) fn end_of(connection: &Connection, extent: &Extent) -> Result<End, Fa
     find().map_err(|error| Failure::of_journal(&error))
 }
 
-/// The node that begins an epoch with the message at a sequence.
+/// Returns the node that begins an epoch with the message at a sequence.
 fn node_at(connection: &Connection, sequence: u64) -> Result<Option<String>, StreamError> {
     let bytes = connection.message_within(sequence)?;
     let message = Message::read(&bytes).map_err(|malformed| StreamError::Broken {

@@ -1,4 +1,4 @@
-//! The writer's newest snapshot, brought into the servers' object store.
+//! Uploads the writer's newest snapshot to the servers' object store.
 
 use std::mem;
 use std::path::Path;
@@ -15,27 +15,27 @@ use crate::stream::error::StreamError;
 use crate::stream::handle::JournalHandle;
 use crate::stream::{purge, snapshot_store};
 
-/// How often it is looked whether there is a newer one.
-const LOOK: Duration = Duration::from_secs(1);
-/// How long after a failure it is tried again.
+/// Interval of checks for a newer snapshot.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Pause after a failure.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// What looks for snapshots, on a thread of its own.
+/// The thread that uploads snapshots.
 pub(super) struct SnapshotUpload {
     engine: Weak<Engine>,
     link: Arc<JournalHandle>,
     storage: Arc<dyn Storage>,
     replicas: usize,
-    /// Up to where the newest one that is there covers.
+    /// Last position that the newest snapshot in the object store covers.
     covers: u64,
-    /// With which position the log began when the stream was purged last.
+    /// The log's first position at the last purge of the stream.
     purged: u64,
     /// Parts of uploads that were not completed.
     parts: snapshot_store::Parts,
 }
 
 impl SnapshotUpload {
-    /// Begins; ends with the service.
+    /// Starts the thread, which ends with the service.
     ///
     /// # Errors
     /// When the directory cannot be read, or a thread not be started.
@@ -73,7 +73,7 @@ impl SnapshotUpload {
                 self.link.figures().failed_snapshot();
                 not_before = Instant::now() + PAUSE;
             }
-            thread::sleep(LOOK);
+            thread::sleep(CHECK_INTERVAL);
         }
     }
 
@@ -82,7 +82,7 @@ impl SnapshotUpload {
         !self.engine.upgrade().is_some_and(is_there) || self.link.ended().is_some()
     }
 
-    /// Puts a newer snapshot there, and purges what is not needed any more.
+    /// Uploads a newer snapshot, if there is one, and purges messages that are no longer needed.
     fn turn(&mut self) -> Result<(), StreamError> {
         let Some(engine) = self.engine.upgrade() else {
             return Ok(());
@@ -104,7 +104,7 @@ impl SnapshotUpload {
             tracing::info!(covers, "a snapshot is in the journal's object store");
         }
         let left = purge::purge(&self.link, list, first)?;
-        self.link.figures().has_snapshot(covers, left);
+        self.link.figures().set_snapshot(covers, left);
         (self.covers, self.purged) = (covers, first);
         Ok(())
     }

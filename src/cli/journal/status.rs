@@ -56,7 +56,7 @@ impl StatusArgs {
             let followers: Vec<_> = followers
                 .map(|(name, is_current)| json!({"name": name, "current": is_current}))
                 .collect();
-            let told = json!({
+            let object = json!({
                 "stream": names.stream,
                 "logId": log,
                 "epoch": tail.epoch,
@@ -77,7 +77,7 @@ impl StatusArgs {
                 "importing": is_importing,
                 "weakerSettings": faults,
             });
-            out.line(format_args!("{told:#}"))?;
+            out.line(format_args!("{object:#}"))?;
         } else {
             let rows = rows(&connection, &info, &list, extent.base.next, end, &faults);
             out.pairs(rows)?;
@@ -130,11 +130,11 @@ fn rows(
     }
     rows.extend(list.snapshots.iter().map(|one| {
         let snapshot = &one.carried;
-        let told = format!(
+        let value = format!(
             "up to position {}, {} bytes",
             snapshot.covers, snapshot.bytes
         );
-        ("snapshot".to_owned(), told)
+        ("snapshot".to_owned(), value)
     }));
     if is_importing(&info.config) {
         rows.push(("import".to_owned(), "has not ended".to_owned()));

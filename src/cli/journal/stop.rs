@@ -1,4 +1,4 @@
-//! Why a node that follows the journal ends, and how often and how long it looks.
+//! Reasons for which a follower of the journal stops, and its intervals and timeouts.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use crate::engine::standby::NotApplied;
 use crate::stream::error::StreamError;
 
 /// How long to wait for the next message before other checks.
-pub(super) const TURN: Duration = Duration::from_millis(100);
+pub(super) const MESSAGE_WAIT: Duration = Duration::from_millis(100);
 /// How often the journal's end is read.
-pub(super) const LOOK: Duration = Duration::from_millis(500);
-/// How long a takeover may take before another node shall try.
-pub(super) const TAKEOVER_WITHIN: Duration = Duration::from_secs(30);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a takeover may take before another node should try.
+pub(super) const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why a node does not follow any further.
+/// The reason why a node stops following.
 pub(super) enum Stop {
     /// The service ends.
     Ended,
@@ -22,7 +22,7 @@ pub(super) enum Stop {
 }
 
 impl Stop {
-    /// The lease was taken, and what it is for did not come about.
+    /// Returns the reason for a takeover that was not completed in time.
     pub(super) fn too_late() -> Self {
         Self::Journal(StreamError::Unreachable {
             what: "the end of the journal is not reached in time".to_owned(),

@@ -1,4 +1,4 @@
-//! `carebook journal verify`: every message, and the chain; and against a directory.
+//! `carebook journal verify`: checks every message and the chain, and compares a directory with the stream.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
-use wal::{BoxError, Record, SnapshotInfo, Visitor};
+use wal::{BoxError, Record};
 
 use super::super::exit::Failure;
 use super::super::open::count_bar;
@@ -54,8 +54,8 @@ pub(super) struct VerifyArgs {
     data: Option<PathBuf>,
 }
 
-/// Maximum number of times the stream is read, anew whenever it was purged meanwhile.
-const TURNS: u32 = 10;
+/// Maximum number of readings, repeated because the stream was purged meanwhile.
+const ATTEMPTS_MAX: u32 = 10;
 
 /// Numbers of what was read.
 #[derive(Default)]
@@ -77,7 +77,8 @@ impl VerifyArgs {
             first,
             tail,
             counts,
-        } = beside_purges(|| whole(&connection)).map_err(|error| Failure::of_journal(&error))?;
+        } = retry_after_purge(|| whole(&connection))
+            .map_err(|error| Failure::of_journal(&error))?;
         let snapshots = read(&connection, list, tail.log_id)?;
         let compared = self.data.as_deref();
         let compared = compared
@@ -136,18 +137,18 @@ impl VerifyArgs {
     }
 }
 
-/// Carries out `work`, which reads the stream; repeats it when what it was to read next was purged meanwhile.
-fn beside_purges<T>(mut work: impl FnMut() -> Result<T, StreamError>) -> Result<T, StreamError> {
-    for _ in 0..TURNS {
+/// Calls `work`, which reads the stream; repeats it when messages that it needs were purged meanwhile.
+fn retry_after_purge<T>(
+    mut work: impl FnMut() -> Result<T, StreamError>,
+) -> Result<T, StreamError> {
+    for _ in 0..ATTEMPTS_MAX {
         match work() {
             Err(StreamError::Purged { .. }) => {}
             done => return done,
         }
     }
     Err(StreamError::Refused {
-        what:
-            "the stream is purged again and again of what is to be read next: run the command again"
-                .to_owned(),
+        what: "the stream is purged faster than it is read: run the command again".to_owned(),
     })
 }
 
@@ -188,14 +189,14 @@ fn whole(connection: &Arc<Connection>) -> Result<Whole, StreamError> {
     })
 }
 
-/// Reads each snapshot of the log; how many there are. Where others were listed meanwhile, these: the older
-/// ones are removed.
+/// Reads each snapshot of the log; returns their number. If others were listed meanwhile, reads those, since older ones
+/// are removed.
 fn read(
     connection: &Connection,
     mut list: SnapshotList,
     log_id: Option<[u8; 16]>,
 ) -> Result<usize, Failure> {
-    for _ in 1..TURNS {
+    for _ in 1..ATTEMPTS_MAX {
         let read = read_each(connection, &list.snapshots, log_id);
         if read.is_ok() {
             return read;
@@ -243,8 +244,8 @@ impl Messages {
     }
 
     fn next(&mut self) -> Result<Option<Received>, StreamError> {
-        const WITHIN: Duration = Duration::from_secs(30);
-        let until = Instant::now() + WITHIN;
+        const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
+        let until = Instant::now() + MESSAGE_TIMEOUT;
         let wanted = self.reader.tail().sequence + 1;
         if wanted > self.upto {
             return Ok(None);
@@ -260,20 +261,20 @@ impl Messages {
     }
 }
 
-/// What was compared.
+/// The result of a comparison.
 #[derive(Clone, Copy)]
 pub(in crate::cli) struct Compared {
-    /// How many records are the same.
+    /// Number of equal records.
     pub(in crate::cli) records: u64,
-    /// How many of the directory's are not in the stream any more.
+    /// Number of records of the directory that were purged from the stream.
     pub(in crate::cli) purged: u64,
 }
 
 /// Compares the records of a directory with those of the stream, and counts them.
 ///
 /// # Errors
-/// When the directory is damaged or held, is another log's, has more than the stream, or another
-/// record.
+/// When the directory is damaged or held, has another log, has more records than the stream, or another record at a
+/// position.
 pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<Compared, Failure> {
     let of_log = |error| match error {
         wal::Error::Held { .. } => Failure::Busy(error.to_string()),
@@ -308,8 +309,9 @@ pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<Compa
             purged: 0,
         },
     };
-    // Those, too, that a snapshot covers.
-    wal::records(existing(data)?.as_ref(), &mut comparing).map_err(of_log)?;
+    let mut compare = wal::each_record(|record| comparing.compare(record));
+    // Includes the records that a snapshot covers.
+    wal::records(existing(data)?.as_ref(), &mut compare).map_err(of_log)?;
     let compared = comparing.compared;
     joined
         .has_nothing_before(own.last_position, compared.purged > 0)
@@ -317,7 +319,7 @@ pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<Compa
     Ok(compared)
 }
 
-/// Compares each record with the stream's.
+/// Compares records with those of the stream.
 struct Comparing<'a> {
     connection: &'a Arc<Connection>,
     extent: Extent,
@@ -335,7 +337,7 @@ impl Comparing<'_> {
             self.begin_at(position)?;
         }
         match self.next_of_stream(position) {
-            // The repeated work begins with what is left.
+            // The repetition begins with the remaining messages.
             Err(error @ StreamError::Purged { .. }) => {
                 self.stream = None;
                 Err(error)
@@ -344,7 +346,7 @@ impl Comparing<'_> {
         }
     }
 
-    /// Begins to read at a position, unless the stream has it no more.
+    /// Begins to read at a position, unless the stream no longer has it.
     fn begin_at(&mut self, position: u64) -> Result<(), StreamError> {
         let connection = self.connection;
         let (extent, before) = StreamState::with(connection, |found| {
@@ -393,34 +395,20 @@ impl Comparing<'_> {
             }
         }
     }
-}
 
-impl Visitor for Comparing<'_> {
-    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+    fn compare(&mut self, record: Record<'_>) -> Result<(), BoxError> {
         let position = record.position;
         if position < self.extent.base.next {
             self.compared.purged += 1;
             return Ok(());
         }
-        match beside_purges(|| self.of_stream(position))? {
+        match retry_after_purge(|| self.of_stream(position))? {
             None => self.compared.purged += 1,
             Some(found) if found != record.payload => {
                 return Err(StreamError::Differs { position }.into());
             }
             Some(_) => self.compared.records += 1,
         }
-        Ok(())
-    }
-
-    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn kept(&mut self, _: Record<'_>) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
         Ok(())
     }
 }
@@ -440,7 +428,7 @@ mod tests {
     #[test]
     fn what_was_purged_before_it_was_read_is_read_from_the_new_beginning() {
         let mut turns = 0;
-        let read = beside_purges(|| {
+        let read = retry_after_purge(|| {
             turns += 1;
             match turns {
                 1 | 2 => Err(purged()),
@@ -452,7 +440,7 @@ mod tests {
 
     #[test]
     fn a_stream_that_is_purged_again_and_again_is_said_to_be_without_a_word_of_a_directory() {
-        let read: Result<(), _> = beside_purges(|| Err(purged()));
+        let read: Result<(), _> = retry_after_purge(|| Err(purged()));
         let error = read.unwrap_err();
         assert!(!error.is_damage());
         let said = error.to_string();
@@ -463,7 +451,7 @@ mod tests {
     #[test]
     fn what_else_is_wrong_with_a_stream_is_said_at_once() {
         let mut turns = 0;
-        let read: Result<(), _> = beside_purges(|| {
+        let read: Result<(), _> = retry_after_purge(|| {
             turns += 1;
             Err(StreamError::Stopped)
         });

@@ -10,11 +10,11 @@ use crate::cli::backup_status;
 use crate::cli::exit::Failure;
 use crate::cli::open::progress_bar;
 use crate::cli::output::{Output, empty_directory, existing, unfinished};
-use crate::cli::tell::tell;
-use crate::cli::within::{expect_apart, is_within};
+use crate::cli::path_checks::{expect_apart, is_within};
+use crate::cli::stderr::print_to_stderr;
 use crate::engine::clock::{Clock as _, SystemClock};
 
-/// What it means that a copy is verified.
+/// What the verification of a copy has shown.
 const COMPARED: &str =
     "all its records and snapshots were read, and have the checksums and digests of the source";
 
@@ -31,9 +31,9 @@ Examples:
 The server need not be stopped, and is not disturbed: the copy has everything that was durable \
 when the command began, and nothing that is not. It continues when the server is restarted \
 meanwhile. The copy is verified: all its records and snapshots are read, and their checksums and \
-digests compared with those of the source. What the records say is not looked at: `carebook \
-verify` replays them. An interrupted copy is not accepted as a data directory: remove it and \
-begin again. `carebook restore` makes a data directory from a copy.
+digests compared with those of the source. The meaning of the records is not checked: `carebook verify` replays them. \
+An interrupted copy is not accepted as a data directory: remove it and begin again. `carebook restore` makes a data \
+directory from a copy.
 
 With --status it records the result in a file, which `carebook serve --backup-status` reads for \
 its metrics. It lies neither in the data directory nor in the copy; a file with other content is \
@@ -117,13 +117,14 @@ impl BackupArgs {
         })
     }
 
-    /// Says at once that the --status file cannot be written. The copy is worth more than the file.
+    /// Warns before the copy if the --status file cannot be written. The copy is made nevertheless, since it is worth
+    /// more than the file.
     fn warn_of_status(&self) {
         let Some(file) = &self.status else {
             return;
         };
         if let Err(error) = backup_status::expect_writable(file) {
-            tell(format_args!(
+            print_to_stderr(format_args!(
                 "carebook: --status {} cannot be written as yet: {error}; the copy is made all the same",
                 file.display()
             ));

@@ -1,11 +1,11 @@
-//! What `carebook restore --at TIME` has found at both sides of the time, and whether that can be relied on.
+//! The commits before and after the time of `carebook restore --at TIME`, and whether that time can be relied on.
 
 use serde_json::{Value, json};
 
 use crate::base::time::Timestamp;
 
-/// So many commits of one and the same time, to the millisecond, are told.
-const MANY: u64 = 100;
+/// Number of commits of one and the same millisecond from which on the time is in doubt.
+const SAME_TIME_MIN: u64 = 100;
 
 /// Commits in a row that have the same time.
 #[derive(Debug)]
@@ -34,16 +34,16 @@ pub(super) struct ByTime {
 }
 
 impl ByTime {
-    /// A commit, the next one, is of that time or before.
-    pub(super) fn takes(&mut self, position: u64, at: Timestamp) {
+    /// Adds the next commit, which is of that time or before.
+    pub(super) fn add_before(&mut self, position: u64, at: Timestamp) {
         match &mut self.last {
             Some(run) if run.at == at => run.count += 1,
             last => *last = Some(Run::begin(position, at)),
         }
     }
 
-    /// A commit, the next one, comes after those.
-    pub(super) fn passes(&mut self, position: u64, at: Timestamp) {
+    /// Adds the next commit, which is later.
+    pub(super) fn add_after(&mut self, position: u64, at: Timestamp) {
         match &mut self.next {
             Some(run) if run.at == at => run.count += 1,
             Some(_) => self.has_ended = true,
@@ -51,18 +51,18 @@ impl ByTime {
         }
     }
 
-    /// No more is to be looked at.
+    /// Notes that further commits need not be examined.
     pub(super) fn end(&mut self) {
         self.has_ended = true;
     }
 
-    /// Whether later commits say nothing more.
+    /// Whether further commits need not be examined.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Why the time is in doubt at `now`, if it is: the times of commits never decrease, so a clock that was ahead
-    /// gives its time to what is committed after it was set right, too.
+    /// Returns why the time is in doubt at `now`, if it is. The times of commits never decrease, so after a clock was
+    /// ahead and then corrected, further commits get the time of the last one before.
     pub(super) fn doubt(&self, now: Timestamp) -> Option<String> {
         const EXACT: &str = "what is committed meanwhile has the same time. Only a position is exact: \
                              `carebook inspect records` shows them";
@@ -73,7 +73,7 @@ impl ByTime {
             ));
         }
         let mut runs = self.last.iter().chain(&self.next);
-        let run = runs.find(|run| run.count >= MANY)?;
+        let run = runs.find(|run| run.count >= SAME_TIME_MIN)?;
         Some(format!(
             "{} commits from position {} on are of {}, as where a clock was ahead: {EXACT}",
             run.count, run.first, run.at
@@ -121,8 +121,8 @@ mod tests {
             for _ in 0..*count {
                 position += 1;
                 match *seconds <= until {
-                    true => found.takes(position, at(*seconds)),
-                    false => found.passes(position, at(*seconds)),
+                    true => found.add_before(position, at(*seconds)),
+                    false => found.add_after(position, at(*seconds)),
                 }
             }
         }
@@ -165,11 +165,11 @@ mod tests {
 
     #[test]
     fn a_time_is_in_doubt_where_many_commits_are_of_the_same_on_either_side() {
-        for commits in [[(2, MANY), (3, 1)], [(2, 1), (3, MANY)]] {
+        for commits in [[(2, SAME_TIME_MIN), (3, 1)], [(2, 1), (3, SAME_TIME_MIN)]] {
             let doubt = found(2, &commits).doubt(at(10)).unwrap();
             assert!(doubt.starts_with("100 commits from position"), "{doubt}");
         }
-        let found = found(2, &[(1, MANY), (2, 1), (3, 1), (4, MANY)]);
+        let found = found(2, &[(1, SAME_TIME_MIN), (2, 1), (3, 1), (4, SAME_TIME_MIN)]);
         assert_eq!(found.doubt(at(10)), None, "those are further away");
     }
 }

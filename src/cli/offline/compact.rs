@@ -11,9 +11,9 @@ use wal::SnapshotInfo;
 
 use crate::cli::exit::Failure;
 use crate::cli::open::{Opening, count_bar, log_name, open, progress_bar, waiting_bar};
-use crate::cli::output::{Output, new_directory, snapshot_rows, told_snapshots};
+use crate::cli::output::{Output, new_directory, snapshot_rows, snapshots_json};
+use crate::cli::path_checks::expect_apart;
 use crate::cli::printable::as_argument;
-use crate::cli::within::expect_apart;
 use crate::engine::Limits;
 use crate::engine::checkpointer::{CheckpointPolicy, Step};
 use crate::engine::log_space::retention::LogRetention;
@@ -136,7 +136,7 @@ impl CompactArgs {
         }
         if let Some(archive) = self.archive_of(error) {
             return Failure::of_log(error).with(format_args!(
-                "Nothing was removed: make room for the segments in {}, and do it again",
+                "Nothing was removed: make room for the segments in {}, and run the command again",
                 archive.display()
             ));
         }
@@ -230,7 +230,7 @@ impl CompactArgs {
                 "firstPosition": done.first,
                 "lastPosition": done.last,
                 "snapshotsTaken": done.taken,
-                "snapshots": told_snapshots(&done.snapshots),
+                "snapshots": snapshots_json(&done.snapshots),
                 "segmentsRemoved": done.segments,
                 "bytesRemoved": done.bytes,
                 "archive": self.archive.as_ref().map(|archive| archive.display().to_string()),

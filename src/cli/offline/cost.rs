@@ -17,7 +17,7 @@ use crate::journal::record::Record;
 /// Maximum number of lost resources and keys that are named; `--json` names all.
 const NAMED_MAX: usize = 20;
 
-/// What is lost by giving up the records after a position, as far as it can be read.
+/// The losses of giving up the records after a position, as far as these can be read.
 #[derive(Default)]
 pub(super) struct Cost {
     /// Number of lost positions, as far as it is known.
@@ -38,12 +38,12 @@ impl Cost {
     /// # Errors
     /// When the directory cannot be read.
     pub(super) fn of(salvage: &Salvage, way: WayOut) -> Result<Self, Failure> {
-        let mut replaying = Replaying::new("weighing what is kept");
+        let mut replaying = Replaying::new("reading the kept records");
         salvage
             .show(way, &mut replaying)
             .map_err(|error| Failure::of_log(&error))?;
         let kept = replaying.finish().tables;
-        let mut names = LostNames::beside(&kept);
+        let mut names = LostNames::new(&kept);
         let mut cost = Self {
             lost: salvage.highest().saturating_sub(way.keep_to),
             is_more: !salvage.end_is_known(),
@@ -69,7 +69,7 @@ impl Cost {
             }
             Ok(())
         };
-        let bar = progress_bar(0, "weighing what is lost");
+        let bar = progress_bar(0, "reading the lost records");
         let walked = salvage.records_after_shown(way.keep_to, &mut weigh, &mut |done, total| {
             bar.set_length(total);
             bar.set_position(done);

@@ -40,8 +40,8 @@ pub(super) struct LostNames<'a> {
 }
 
 impl<'a> LostNames<'a> {
-    /// Creates a finder that also looks into the tables that are kept.
-    pub(super) fn beside(kept: &'a Tables) -> Self {
+    /// Creates a finder that also reads the kept tables.
+    pub(super) fn new(kept: &'a Tables) -> Self {
         Self {
             kept,
             ids: Ids::default(),
@@ -50,15 +50,15 @@ impl<'a> LostNames<'a> {
 
     /// Returns each resource that a record changes, with the identifier in the kept state or in the record.
     pub(super) fn of(&mut self, record: &Record<'_>) -> Vec<Name> {
-        let told = changes_of(&mut self.ids, record).unwrap_or_default();
+        let in_record = changes_of(&mut self.ids, record).unwrap_or_default();
         let changes = record.changes.iter().enumerate();
         changes
             .map(|(index, change)| {
-                let told = told.get(index).and_then(|changed| changed.id());
+                let in_record = in_record.get(index).and_then(|changed| changed.id());
                 let id = self.kept_id(change.kind, change.key);
                 Name {
                     kind: kind_name(change.kind),
-                    id: id.or_else(|| told.map(<[String]>::to_vec)),
+                    id: id.or_else(|| in_record.map(<[String]>::to_vec)),
                     digest: change.key,
                 }
             })

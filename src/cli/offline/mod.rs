@@ -1,4 +1,4 @@
-//! Commands for a data directory: backups and restores, recovery, checks, and looks into the log.
+//! Commands for a data directory: backup, restore, recovery, verification, and inspection of the log.
 
 pub mod backup;
 mod by_time;

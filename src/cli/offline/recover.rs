@@ -1,5 +1,5 @@
-//! `carebook recover`: reports what of a damaged data directory can still be recovered, what each
-//! way out would cost, and takes the one that it is told to take.
+//! `carebook recover`: reports what can still be recovered from a damaged data directory, and the cost of each way out;
+//! takes the chosen one.
 
 use std::path::PathBuf;
 
@@ -16,9 +16,9 @@ use crate::cli::exit::Failure;
 use crate::cli::journal::{expect_no_copy_to_cut, journal_of};
 use crate::cli::open::{log_name, progress_bar};
 use crate::cli::output::{Output, existing};
+use crate::cli::path_checks::expect_apart;
 use crate::cli::printable::as_argument;
-use crate::cli::tell::tell;
-use crate::cli::within::expect_apart;
+use crate::cli::stderr::print_to_stderr;
 
 /// Arguments of `carebook recover`.
 #[derive(Args)]
@@ -80,8 +80,7 @@ impl RecoverArgs {
     /// Reports, and recovers with --give-up-after.
     ///
     /// # Errors
-    /// When there is damage and nothing was done about it; when the directory is held, or nothing
-    /// of it can be recovered.
+    /// When there is damage and it was only reported; when the directory is held, or nothing can be recovered.
     pub fn run(self) -> Result<(), Failure> {
         self.recover().map_err(Failure::of_recover)
     }
@@ -103,7 +102,7 @@ impl RecoverArgs {
         let salvage = surveyed.map_err(|error| Failure::of_log(&error))?;
         match self.give_up_after {
             Some(position) => {
-                // Before anything is exported that would not be given up.
+                // Checked before the export, which must contain only records that are given up.
                 let reached = salvage.expect_way_to(position);
                 reached.map_err(|error| Failure::of_log(&error))?;
                 if !self.is_wanted(&salvage, position)? {
@@ -170,7 +169,7 @@ impl RecoverArgs {
             return Ok(());
         };
         let exported = export(salvage, position, file, self.mask())?;
-        tell(format_args!(
+        print_to_stderr(format_args!(
             "{exported} readable records after position {position} are in {}",
             file.display()
         ));
@@ -183,7 +182,7 @@ impl RecoverArgs {
         for way in &ways {
             costs.push(Cost::of(salvage, *way)?);
         }
-        // What cannot be read of a damaged directory is no reason to report nothing of it.
+        // An unreadable mark in a damaged directory must not prevent the report.
         let journal = journal_of(&self.data).ok().flatten();
         let printed = self.print(salvage, &ways, &costs, journal.as_deref());
         let next = match (&journal, &ways[..]) {
@@ -193,8 +192,8 @@ impl RecoverArgs {
         };
         match salvage.damage().first() {
             None => printed,
-            // Also if the output was closed.
-            Some(first) => Err(Failure::DamageTold(format!(
+            // Reported even if the output was closed.
+            Some(first) => Err(Failure::DamagedWithAdvice(format!(
                 "{}, offset {}: {}; nothing was changed; {next}",
                 first.file, first.offset, first.what
             ))),
@@ -270,18 +269,18 @@ impl RecoverArgs {
                 "way out: it is the copy of the journal {stream}: {WHEN_A_COPY}"
             ))?;
         } else if ways.is_empty() {
-            return out.line("nothing of it can be recovered: restore a backup");
+            return out.line("nothing can be recovered: restore a backup");
         }
         if !salvage.end_is_known() {
             out.line(format_args!(
-                "what came after position {} is not known: there may have been more",
+                "there may have been records after position {}: the end of the log is not known",
                 salvage.highest()
             ))?;
         }
         for (way, cost) in ways.iter().zip(costs) {
             out.line("")?;
             out.line(match journal {
-                // What it lacks is in the stream.
+                // Its missing records are in the stream.
                 Some(_) => format!("of this directory alone, up to position {}:", way.keep_to),
                 None => format!(
                     "way out: carebook recover --data {} --give-up-after {}",
@@ -355,15 +354,15 @@ impl RecoverArgs {
     }
 }
 
-/// What a log has after a recovery.
+/// The content of a log after a recovery.
 #[derive(Default)]
 struct Kept<'a> {
     /// Its first position, and its last.
     positions: (u64, u64),
     /// How many positions were given up.
     given_up: u64,
-    /// Readable records before its first position, which are in it no longer.
+    /// Readable records before its first position, which are no longer in the log.
     readable_before: u64,
-    /// The files that keep what it was before.
+    /// The files of the log before the recovery.
     files: &'a [String],
 }

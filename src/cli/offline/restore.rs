@@ -16,15 +16,15 @@ use crate::base::time::Timestamp;
 use crate::cli::exit::Failure;
 use crate::cli::open::{log_name, progress_bar, refusal};
 use crate::cli::output::{
-    Output, empty_directory, existing, left_unfinished, snapshot_rows, told_snapshots,
+    Output, empty_directory, existing, left_unfinished, snapshot_rows, snapshots_json,
 };
-use crate::cli::tell::tell;
-use crate::cli::within::{expect_apart, is_within};
+use crate::cli::path_checks::{expect_apart, is_within};
+use crate::cli::stderr::print_to_stderr;
 use crate::engine::clock::{Clock as _, SystemClock};
 use crate::journal::record::Record;
 use crate::journal::snapshot::Summary;
 
-/// What it means that a restored directory is verified.
+/// What the verification of a restored directory has shown.
 const COMPARED: &str =
     "all its records and snapshots were read, and their checksums and digests are right";
 
@@ -40,12 +40,11 @@ Examples:
       --data /srv/carebook --at 5000
 
 The restored log has a log id of its own and the same positions, so the two can never be \
-confused. Without --at it has all records and snapshots of the source; a snapshot that is damaged \
-and not needed is left out, and told. --at POSITION keeps everything up to that position; --at \
-TIME everything that was committed at that time or before. The times of commits never decrease: \
-where a clock was ahead, what was committed after it was set right has its time, too, and a time \
-before that one leaves it out. So the times of the last commit and of the next one are printed; \
-only a position is exact.
+confused. Without --at it has all records and snapshots of the source; a damaged snapshot that is not needed is left \
+out and reported. --at POSITION keeps everything up to that position; --at TIME everything that was committed at that \
+time or before. The times of commits never decrease: where a clock was ahead, what was committed after it was set \
+right has its time, too, and a time before that one leaves it out. So the times of the last commit and of the next \
+one are printed; only a position is exact.
 
 If the source begins with the first record, every position can be restored; if a compaction has \
 removed some, the earliest is that of the older snapshot. With --archive, the directory that was \
@@ -55,7 +54,7 @@ are missing there, or something is damaged, --at restores what is before: a posi
 if a later commit comes before it, too.
 
 The new directory is verified: all its records and snapshots are read, and their checksums and \
-digests compared. What the records say is not looked at: `carebook verify` replays them.
+digests compared. The meaning of the records is not checked: `carebook verify` replays them.
 
 Exit codes:
   0  the new directory is complete and verified
@@ -84,7 +83,7 @@ pub struct RestoreArgs {
     json: bool,
 }
 
-/// How far is restored.
+/// The end of the restored log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum At {
     Position(u64),
@@ -105,7 +104,7 @@ impl FromStr for At {
 }
 
 impl RestoreArgs {
-    /// Restores and verifies.
+    /// Restores the directory and verifies it.
     ///
     /// # Errors
     /// When the source is damaged or held, or does not reach that far, or the target cannot be
@@ -128,7 +127,7 @@ impl RestoreArgs {
         let past =
             Past::open(Arc::clone(&source), archive).map_err(|error| Failure::of_log(&error))?;
         if let Some(folder) = past.empty_archive() {
-            tell(format_args!(
+            print_to_stderr(format_args!(
                 "carebook: the archive has no segments of this log: there are none in {folder}"
             ));
         }
@@ -170,7 +169,7 @@ impl RestoreArgs {
             .iter()
             .map(|bad| json!({"file": bad.file, "offset": bad.offset, "what": bad.what}));
         for bad in &report.bad_snapshots {
-            tell(format_args!(
+            print_to_stderr(format_args!(
                 "carebook: a snapshot of the source is damaged and was left out, no record is lost by \
                  it: {} at offset {}: {}",
                 bad.file, bad.offset, bad.what
@@ -178,7 +177,7 @@ impl RestoreArgs {
         }
         let now = SystemClock::default().now();
         if let Some(doubt) = by_time.and_then(|found| found.doubt(now)) {
-            tell(format_args!("carebook: {doubt}"));
+            print_to_stderr(format_args!("carebook: {doubt}"));
         }
         let mut out = Output::new();
         if self.json {
@@ -189,7 +188,7 @@ impl RestoreArgs {
                 "byTime": by_time.map(|found| found.json(now)),
                 "segments": report.segments,
                 "bytes": report.bytes,
-                "snapshots": told_snapshots(&report.snapshots),
+                "snapshots": snapshots_json(&report.snapshots),
                 "leftOut": left_out.collect::<Vec<_>>(),
                 "fromArchive": from_archive
                     .map(|from| json!({"segments": from.segments, "positions": from.positions})),
@@ -262,7 +261,8 @@ fn position_before(
     )))
 }
 
-/// Why nothing was restored, and what is. Damage in the archive needs no recovery: without it there is a way.
+/// Returns the failure of a restore, with advice. Damage in the archive needs no recovery: the directory can be
+/// restored without it.
 fn failed(past: &Past, error: &wal::Error) -> Failure {
     let whole_to = past.whole_before(error);
     if !past.is_of_archive(error) {
@@ -274,7 +274,7 @@ fn failed(past: &Past, error: &wal::Error) -> Failure {
             (Failure::Damaged(_), Some(damage), None) => {
                 Failure::Damaged(format!("the log is damaged: {damage}. It was not changed"))
             }
-            (Failure::Damaged(sentence), None, _) => Failure::DamageTold(format!(
+            (Failure::Damaged(sentence), None, _) => Failure::DamagedWithAdvice(format!(
                 "{sentence}. It is not the source's: check the disk of the new directory"
             )),
             (failure, ..) => failure,
@@ -300,7 +300,7 @@ struct Search {
     first: Option<(u64, Timestamp)>,
     last: u64,
     passed: bool,
-    /// The times of what is up to `last`, and of what comes after that.
+    /// The times of the commits up to `last`, and of those after it.
     found: ByTime,
     /// Whether positions before `earliest` may be restored, too: those before a gap in an archive.
     is_behind_a_gap: bool,
@@ -331,14 +331,14 @@ impl Search {
         let searched = show(past, self);
         self.bar.finish_and_clear();
         match searched {
-            // What is damaged, or missing, is later than what is asked for.
+            // The damaged or missing part is later than the requested time.
             Err(wal::Error::Damaged { .. }) if self.passed => Ok(()),
             searched => searched.map_err(|error| failed(past, &error)),
         }
     }
 
-    /// Whether the answer depends on the earliest position, and only a snapshot has its time: the
-    /// records begin after it.
+    /// Whether the result depends on the earliest position, whose time only a snapshot has, because the records begin
+    /// after it.
     fn lacks_earliest(&self) -> bool {
         self.last == 0
             && self
@@ -346,12 +346,12 @@ impl Search {
                 .is_none_or(|(position, _)| position == self.earliest + 1)
     }
 
-    /// Everything up to the earliest position was committed at this time or before.
+    /// Notes that everything up to the earliest position was committed at this time or before.
     fn begin_with(&mut self, at: Timestamp) {
         self.earliest_at = Some(at);
         if at <= self.time {
             self.last = self.earliest;
-            self.found.takes(self.earliest, at);
+            self.found.add_before(self.earliest, at);
         }
     }
 
@@ -390,7 +390,7 @@ impl Visitor for Search {
             return Ok(());
         }
         let record = match Record::decode(bytes.payload) {
-            // It is later than what is asked for.
+            // It is later than the requested time.
             Err(_) if is_behind => {
                 self.found.end();
                 return Ok(());
@@ -403,10 +403,10 @@ impl Visitor for Search {
         self.first.get_or_insert((bytes.position, record.at));
         if record.at <= self.time && !self.passed {
             self.last = bytes.position;
-            self.found.takes(bytes.position, record.at);
+            self.found.add_before(bytes.position, record.at);
         } else {
             self.passed = true;
-            self.found.passes(bytes.position, record.at);
+            self.found.add_after(bytes.position, record.at);
         }
         Ok(())
     }
@@ -417,8 +417,7 @@ impl Visitor for Search {
     }
 }
 
-/// When the last of the commits was that the oldest snapshot has, if it has just those up to
-/// `earliest`.
+/// Returns the time of the last commit in the oldest snapshot, if the snapshot ends exactly at `earliest`.
 fn time_of_snapshot(source: Arc<dyn Storage>, earliest: u64) -> Result<Option<Timestamp>, Failure> {
     let reader = LiveReader::open(source, 1).map_err(|error| Failure::of_log(&error))?;
     let mut found = Oldest {
@@ -433,7 +432,7 @@ fn time_of_snapshot(source: Arc<dyn Storage>, earliest: u64) -> Result<Option<Ti
     Ok(summary.and_then(|summary| summary.counters.last_at))
 }
 
-/// Reads of a snapshot what it says about the whole log.
+/// Reads the summary of a snapshot.
 struct Oldest {
     summary: Option<Summary>,
     bar: indicatif::ProgressBar,

@@ -13,7 +13,7 @@ use crate::cli::exit::Failure;
 use crate::cli::journal::{self, PlaceArgs};
 use crate::cli::open::{Replaying, log_name};
 use crate::cli::output::{
-    Output, existing, kind_name, operation_name, snapshot_rows, told_snapshots,
+    Output, existing, kind_name, operation_name, snapshot_rows, snapshots_json,
 };
 use crate::cli::trust::TrustArgs;
 use crate::journal::replay::Recovered;
@@ -146,7 +146,7 @@ impl Verified {
             .iter()
             .map(|one| json!({"logId": hex(&one.log_id), "lastPosition": one.upto}))
             .collect();
-        let mut told = json!({
+        let mut object = json!({
             "logId": log_name(report),
             "restoredFrom": ancestors,
             "starts": report.epoch,
@@ -156,7 +156,7 @@ impl Verified {
             "firstPosition": report.first_position,
             "lastPosition": report.last_position,
             "durableMark": report.durable_mark,
-            "snapshots": told_snapshots(&report.snapshots),
+            "snapshots": snapshots_json(&report.snapshots),
             "keysForgottenThrough": recovered.tables.forgotten(),
             "lastCommitAt": counters.last_at.map(|at| at.to_string()),
             "keys": recovered.tables.keys(),
@@ -166,10 +166,10 @@ impl Verified {
             "tornTails": torn,
         });
         if let Some(compared) = self.compared {
-            told["comparedRecords"] = json!(compared.records);
-            told["purgedRecords"] = json!(compared.purged);
+            object["comparedRecords"] = json!(compared.records);
+            object["purgedRecords"] = json!(compared.purged);
         }
-        told
+        object
     }
 
     fn rows(&self) -> Vec<(String, String)> {

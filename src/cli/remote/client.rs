@@ -1,5 +1,4 @@
-//! A client of a running server: where it is, whom to trust there, the token to act with, and
-//! requests over HTTP or HTTPS.
+//! A client of a running server: its address, the trusted certificates, the token, and requests over HTTP or HTTPS.
 
 use std::fmt;
 use std::fs::File;
@@ -37,23 +36,23 @@ use crate::http::client::dial::{OF_AUTHORITY, is_of_authority, port_of};
 use crate::http::small_file::{self, SMALL_FILE_BYTES_MAX};
 use crate::http::token::TOKEN_BYTES_MAX;
 
-/// Where the token is taken from when no argument has it.
+/// Environment variable with the token, used when no argument has it.
 const TOKEN_VARIABLE: &str = "CAREBOOK_TOKEN";
-/// How long it may take until a connection is there, TLS included.
+/// Timeout for a connection, including TLS.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// How long an answer may take that is not a stream.
+/// Timeout for a response that is not a stream.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// What goes wrong on the way to a server.
+/// An error of the connection to a server.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of a request.
 pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Where a server is: `http://HOST[:PORT]` or `https://HOST[:PORT]`.
+/// The address of a server: `http://HOST[:PORT]` or `https://HOST[:PORT]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerUrl {
-    /// Whether TLS is spoken there.
+    /// Whether the connection uses TLS.
     pub is_https: bool,
     authority: Authority,
     port: u16,
@@ -123,7 +122,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// A client of the server at `url`; nothing is sent yet.
+    /// Creates a client of the server at `url`; nothing is sent yet.
     ///
     /// # Errors
     /// When there is no token, a file cannot be used, or the arguments do not go together.
@@ -136,7 +135,7 @@ impl Access {
         Client::new(url.clone(), self.ca_file.as_deref(), &self.token()?)
     }
 
-    /// The token, from where the arguments say it is, or from the environment.
+    /// Returns the token from the arguments or from the environment.
     fn token(&self) -> Result<String, Failure> {
         if let Some(token) = &self.token {
             return Ok(token.clone());
@@ -154,11 +153,11 @@ impl Access {
     }
 }
 
-/// The token that a file holds, without the space around it.
+/// Returns the token in a file, without surrounding white space.
 fn token_in(file: &Path) -> Result<String, Failure> {
     let unfit =
         |why: &dyn fmt::Display| Failure::other(format!("no token in {}: {why}", file.display()));
-    // More than a token and the ends of a few lines is no token.
+    // A longer file than a token and a few line ends cannot be a token.
     let most = u64::try_from(TOKEN_BYTES_MAX).unwrap_or(u64::MAX) + 16;
     let mut text = String::new();
     File::open(file)
@@ -181,10 +180,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that acts with `token`.
+    /// Creates a client that acts with `token`.
     ///
-    /// `ca_file` has the certificates (PEM) of the authorities that are trusted; without it, those
-    /// that the system trusts are.
+    /// `ca_file` has the certificates (PEM) of the trusted authorities; by default those of the system are trusted.
     ///
     /// # Errors
     /// When the token cannot be one, or there are no certificates to trust.
@@ -199,7 +197,7 @@ impl Client {
         Ok(Self { url, tls, bearer })
     }
 
-    /// Where the server is.
+    /// Returns the address of the server.
     #[must_use]
     pub fn url(&self) -> &ServerUrl {
         &self.url
@@ -253,12 +251,12 @@ impl Client {
         done.map_err(|error| self.failure(error.as_ref()))
     }
 
-    /// One request with a JSON body, or none, and its whole answer, within 30 s. An answer without
-    /// a body is null.
+    /// Sends one request, with a JSON body or none, and returns its whole response, within 30 s. A response without a
+    /// body is null.
     ///
     /// # Errors
-    /// When the server cannot be reached or trusted, or answers with no JSON. A refusal is an
-    /// answer: [`Client::refused`] says it.
+    /// When the server cannot be reached or trusted, or the response is no JSON. A refusal is a response:
+    /// [`Client::refused`] converts it.
     pub fn call(
         &self,
         method: Method,
@@ -298,7 +296,7 @@ impl Client {
         }
     }
 
-    /// The failure that this error is, with advice where there is some.
+    /// Returns the failure for this error, with advice if there is any.
     #[must_use]
     pub fn failure(&self, error: &(dyn std::error::Error + Send + Sync + 'static)) -> Failure {
         let tls = tls_error(error);
@@ -312,7 +310,7 @@ impl Client {
         Failure::other(format!("{}: {error}{advice}", self.url))
     }
 
-    /// The failure that an answer other than a success is: with what the server says of it.
+    /// Returns the failure for a response other than a success, with the server's explanation.
     #[must_use]
     pub fn refused(&self, status: StatusCode, body: &[u8]) -> Failure {
         let said = refusal::of_a_body(body);
@@ -328,7 +326,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Sends a request, with the token; its answer, whose body is still to come.
+    /// Sends a request, with the token; returns the response, whose body is still to come.
     ///
     /// # Errors
     /// When the connection ends before the answer, or it is no HTTP.
@@ -346,10 +344,10 @@ impl Connection {
     }
 }
 
-/// What a server's answer may have at most, in bytes: no answer of the service has half of that.
+/// Maximum size of a response, in bytes: no response of the service has half as many.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// The body of an answer.
+/// Returns the body of a response.
 ///
 /// # Errors
 /// When it breaks off, or is larger than any answer of the service.
@@ -364,18 +362,18 @@ pub async fn whole_body(
     Ok(body.map_err(too_large)?.to_bytes())
 }
 
-/// A body that is there already.
+/// Creates a body from existing bytes.
 pub fn whole(body: impl Into<Bytes>) -> RequestBody {
     boxed(Full::new(body.into()))
 }
 
-/// No body.
+/// Creates an empty body.
 #[must_use]
 pub fn no_body() -> RequestBody {
     boxed(Empty::new())
 }
 
-/// This body as that of a request.
+/// Converts a body into that of a request.
 pub fn boxed<B>(body: B) -> RequestBody
 where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
@@ -391,14 +389,14 @@ async fn handshake(
     Ok(sender)
 }
 
-/// TLS as the server speaks it, trusting the authorities of a file or of the system.
+/// Creates a TLS connector that trusts the authorities of a file or of the system.
 fn connector(ca_file: Option<&Path>) -> Result<TlsConnector, Failure> {
     let mut config = tls_config(ca_file)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// TLS of a client that trusts the authorities of a file or of the system.
+/// Returns the TLS settings of a client that trusts the authorities of a file or of the system.
 ///
 /// # Errors
 /// When there are no certificates to trust.
@@ -421,7 +419,7 @@ pub fn tls_config(ca_file: Option<&Path>) -> Result<ClientConfig, Failure> {
         }
         None => {
             let system = rustls_native_certs::load_native_certs();
-            // One that cannot be read is one less to trust.
+            // A certificate that cannot be read is skipped.
             roots.add_parsable_certificates(system.certs);
             if roots.is_empty() {
                 return Err(Failure::other(
@@ -439,7 +437,7 @@ pub fn tls_config(ca_file: Option<&Path>) -> Result<ClientConfig, Failure> {
     Ok(config)
 }
 
-/// The error of TLS that this one is.
+/// Returns the TLS error in an error, if there is one.
 fn tls_error<'e>(
     error: &'e (dyn std::error::Error + Send + Sync + 'static),
 ) -> Option<&'e TlsError> {

@@ -18,8 +18,8 @@ use tokio::time::{sleep, timeout};
 use super::client::{Access, BoxError, Client, Connection, ServerUrl, no_body, whole_body};
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
+use crate::cli::stderr::print_to_stderr;
 use crate::cli::table::{Column, Growing, left, time, whole};
-use crate::cli::tell::tell;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Number of events on a page.
@@ -181,7 +181,7 @@ impl Shown {
     }
 }
 
-/// Why a reading was broken off.
+/// Why reading stopped.
 enum Broken {
     /// A retry is useless.
     Final(Failure),
@@ -207,7 +207,7 @@ struct Reading<'c> {
     follows: bool,
     /// Whether the server has answered with a page; then, while following, it is tried again.
     has_begun: bool,
-    /// The log of the events so far: identifiers of another log say nothing of this one.
+    /// The log of the events so far: positions of another log have no meaning in this one.
     source: Option<String>,
     filter: Vec<(&'static str, String)>,
     /// The last event that was printed.
@@ -261,7 +261,7 @@ impl<'c> Reading<'c> {
 
     fn lost(&self, error: &BoxError) {
         let url = self.client.url();
-        tell(format_args!(
+        print_to_stderr(format_args!(
             "carebook: {url}: {error}; the server is tried again"
         ));
     }
@@ -274,7 +274,7 @@ impl<'c> Reading<'c> {
             let answer = self.answered(&mut connection, request).await?;
             *was_there = true;
             self.has_begun = true;
-            let body = in_time(answer).await.map_err(Broken::Lost)?;
+            let body = read_body(answer).await.map_err(Broken::Lost)?;
             let page: Page = serde_json::from_slice(&body).map_err(|error| {
                 Failure::other(format!("{}: no page of events: {error}", self.client.url()))
             })?;
@@ -326,7 +326,7 @@ impl<'c> Reading<'c> {
         if status == StatusCode::OK {
             return Ok(answer);
         }
-        let body = in_time(answer).await.unwrap_or_default();
+        let body = read_body(answer).await.unwrap_or_default();
         if let Some(after) = self.after.as_ref().filter(|_| self.has_begun)
             && status == StatusCode::BAD_REQUEST
             && is_beyond_the_end(&body)
@@ -344,7 +344,7 @@ impl<'c> Reading<'c> {
     /// Prints the events of the stream, until it ends.
     async fn follow(&mut self, mut stream: Incoming) -> Result<(), Broken> {
         let mut lines = Lines::default();
-        let mut told = Told::default();
+        let mut message = EventMessage::default();
         loop {
             let frame = timeout(SILENCE_MAX, stream.frame()).await;
             let frame = frame.map_err(|_| Broken::Lost("the stream is silent".into()))?;
@@ -357,7 +357,7 @@ impl<'c> Reading<'c> {
                 return Err(Failure::other("the stream has a line without an end").into());
             }
             while let Some(line) = lines.next() {
-                let Some((id, data)) = told.take(&line) else {
+                let Some((id, data)) = message.take(&line) else {
                     continue;
                 };
                 if let Some(data) = data {
@@ -369,7 +369,7 @@ impl<'c> Reading<'c> {
         }
     }
 
-    /// Ends the reading where the server's log has become another one.
+    /// Fails if the server's log is another one than before.
     fn check_source(&mut self, event: &str) -> Result<(), Failure> {
         let origin: Origin = serde_json::from_str(event)
             .map_err(|error| Failure::other(format!("no event: {error}: {event}")))?;
@@ -388,7 +388,7 @@ impl<'c> Reading<'c> {
         }
     }
 
-    /// The failure where the server's log is not the one of the events so far.
+    /// Returns the failure for a server whose log is not that of the events so far.
     fn of_another_log(&self, how: &str) -> Failure {
         Failure::other(format!(
             "{}: the server has another log than before ({how}), as after a restore; events of it may be missing: \
@@ -443,17 +443,17 @@ impl Lines {
 
 /// The used fields of a message in an event stream (WHATWG HTML, 9.2.6).
 #[derive(Default)]
-struct Told {
+struct EventMessage {
     id: Option<String>,
     data: Option<String>,
 }
 
-impl Told {
+impl EventMessage {
     /// Takes a line; at the end of a message, returns its identifier and its data.
     fn take(&mut self, line: &str) -> Option<(Option<String>, Option<String>)> {
         if line.is_empty() {
-            let told = std::mem::take(self);
-            return Some((told.id, told.data));
+            let message = std::mem::take(self);
+            return Some((message.id, message.data));
         }
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value).to_owned();
@@ -472,7 +472,7 @@ impl Told {
 }
 
 /// Returns the body of a response, with the same timeout as for the response.
-async fn in_time(answer: Response<Incoming>) -> Result<Bytes, BoxError> {
+async fn read_body(answer: Response<Incoming>) -> Result<Bytes, BoxError> {
     let body = timeout(SILENCE_MAX, whole_body(answer.into_body())).await;
     body.map_err(|_| "the answer breaks off")?
 }
@@ -486,7 +486,7 @@ mod tests {
         let text = ": events\n\nid: 1-0\nevent: a\ndata: {\"a\":1}\n\n: \nid: 2-0\n\nid: 3-0\r\n\
                     data: x\r\ndata:y\r\n\r\n";
         for size in 1..text.len() {
-            let (mut lines, mut told) = (Lines::default(), Told::default());
+            let (mut lines, mut told) = (Lines::default(), EventMessage::default());
             let mut found = Vec::new();
             for piece in text.as_bytes().chunks(size) {
                 assert!(lines.push(&Bytes::copy_from_slice(piece)));

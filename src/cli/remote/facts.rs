@@ -1,5 +1,4 @@
-//! `carebook facts`: loads reference facts, over HTTP or into a stopped server's directory,
-//! and shows what they look like.
+//! `carebook facts`: loads reference facts, over HTTP or into a stopped server's directory, and prints samples.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -18,7 +17,7 @@ use crate::cli::journal::expect_no_journal;
 use crate::cli::open::{Opening, endless_bar, open, progress_bar};
 use crate::cli::output::Output;
 use crate::cli::runtime::on_lane;
-use crate::cli::tell::tell;
+use crate::cli::stderr::print_to_stderr;
 use crate::domain::operation::to_json;
 use crate::domain::reference::fact_lines::{Lines, Summary};
 use crate::domain::reference::samples;
@@ -149,7 +148,7 @@ fn report(answer: &Value, as_json: bool) -> Result<(), Failure> {
     out.flush()?;
     let problems = answer["problems"].as_array();
     for problem in problems.into_iter().flatten() {
-        tell(refusal::of_a_fact(problem));
+        print_to_stderr(refusal::of_a_fact(problem));
     }
     Ok(())
 }
@@ -162,13 +161,13 @@ fn load_into(data: &Path, input: impl Read) -> Result<Value, Failure> {
         create: true,
     };
     let on_fatal = Box::new(|error: &wal::Error| {
-        tell(format_args!("carebook: the log has failed: {error}"));
+        print_to_stderr(format_args!("carebook: the log has failed: {error}"));
         std::process::exit(FAILED.into());
     });
     expect_no_journal(data)?;
     let (engine, report) = open(data, opening, on_fatal)?;
     if report.created {
-        tell(format_args!(
+        print_to_stderr(format_args!(
             "carebook: there was no log in {}: a new one was made",
             data.display()
         ));
@@ -182,7 +181,7 @@ fn load_into(data: &Path, input: impl Read) -> Result<Value, Failure> {
     serde_json::from_slice(&to_json(&summary)).map_err(Failure::from_error)
 }
 
-/// Why not all facts were taken, and what to do.
+/// Returns why not all facts were applied, and what to do.
 fn why_it_ended(ended: &Ended) -> String {
     let why = match ended.reply {
         CommandResult::Unavailable | CommandResult::Overloaded => {
@@ -200,7 +199,7 @@ fn why_it_ended(ended: &Ended) -> String {
     format!("{why}; {before}. Loading the whole file again is safe")
 }
 
-/// Puts the facts of `input`, one a line, in place, as a workflow of this machine's.
+/// Applies the facts of `input`, one a line, as a system workflow of this machine.
 ///
 /// # Errors
 /// When the input cannot be read, or the engine does not take a fact.

@@ -387,7 +387,7 @@ fn unknown(engine: &Engine, number: &str) -> Failure {
     let failed = engine.shut_down().err();
     let why = failed.map_or_else(String::new, |error| format!(": {error}"));
     Failure::other(format!(
-        "nobody knows whether it was done{why}; `carebook outbox show {number}` says whether it was"
+        "it is unknown whether it was done{why}; `carebook outbox show {number}` says whether it was"
     ))
 }
 

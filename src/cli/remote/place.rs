@@ -7,7 +7,7 @@ use clap::Args;
 use super::client::{Access, Client, ServerUrl};
 use crate::cli::exit::Failure;
 
-/// The flags that say where.
+/// The flags for the place.
 #[derive(Args)]
 pub(super) struct PlaceArgs {
     /// A running server: http://HOST[:PORT] or https://HOST[:PORT].

@@ -1,11 +1,11 @@
-//! What a server says of what it refuses, in words.
+//! Converts refusals of a server into sentences.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::cli::printable::printable;
 
-/// Maximum number of faults that are told of one refusal.
+/// Maximum number of faults that are printed for one refusal.
 const FAULTS_MAX: usize = 10;
 
 /// The used fields of a problem.
@@ -28,7 +28,7 @@ struct FieldError {
     message: String,
 }
 
-/// The used fields of what is told of a fact that was not applied.
+/// The used fields of the report about a fact that was not applied.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct FactProblem {
@@ -40,7 +40,7 @@ struct FactProblem {
     field_errors: Vec<FieldError>,
 }
 
-/// Returns what the body of a refusal says; a body that is no problem is returned as it is.
+/// Returns the sentence for the body of a refusal; a body that is no problem is returned as it is.
 pub(super) fn of_a_body(body: &[u8]) -> String {
     match serde_json::from_slice::<Problem>(body) {
         Ok(problem) => problem.in_words(),
@@ -48,7 +48,7 @@ pub(super) fn of_a_body(body: &[u8]) -> String {
     }
 }
 
-/// Returns what became of a fact that was not applied.
+/// Returns the sentence for a fact that was not applied.
 pub(super) fn of_a_fact(problem: &Value) -> String {
     match FactProblem::deserialize(problem) {
         Ok(problem) => problem.in_words(),
@@ -104,11 +104,11 @@ impl FactProblem {
             let named: Vec<_> = named.into_iter().map(|name| printable(name)).collect();
             words = format!("{words}{}: ", named.join(" "));
         }
-        let told: fn(&FieldError) -> String = match self.result.as_str() {
+        let describe: fn(&FieldError) -> String = match self.result.as_str() {
             "conflict" => FieldError::of_a_conflict,
             _ => FieldError::in_words,
         };
-        let faults: Vec<_> = self.field_errors.iter().map(told).collect();
+        let faults: Vec<_> = self.field_errors.iter().map(describe).collect();
         let why = match self.result.as_str() {
             _ if !faults.is_empty() => first_of(&faults),
             "stale" => "a later revision is stored".to_owned(),
@@ -130,10 +130,10 @@ fn with_code(sentence: &str, code: &str) -> String {
 
 /// Returns the first faults, and how many more there are.
 fn first_of(faults: &[String]) -> String {
-    let told = &faults[..faults.len().min(FAULTS_MAX)];
-    match faults.len() - told.len() {
-        0 => told.join("; "),
-        more => format!("{}; and {more} more", told.join("; ")),
+    let shown = &faults[..faults.len().min(FAULTS_MAX)];
+    match faults.len() - shown.len() {
+        0 => shown.join("; "),
+        more => format!("{}; and {more} more", shown.join("; ")),
     }
 }
 

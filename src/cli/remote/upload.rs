@@ -39,10 +39,10 @@ pub fn send(client: &Client, input: impl Read + Send + 'static) -> Result<Value,
         Failure::other(format!("{}: {error}: {text}", client.url()))
     })?;
     let counts = Summary::COUNTS.iter();
-    let told: u64 = counts.filter_map(|name| answer[name].as_u64()).sum();
-    if told != sent {
+    let reported: u64 = counts.filter_map(|name| answer[name].as_u64()).sum();
+    if reported != sent {
         return Err(Failure::other(format!(
-            "{} tells of {told} facts of the {sent} that were sent: loading the whole file again is safe",
+            "{} reports {reported} of the {sent} facts that were sent: loading the whole file again is safe",
             client.url()
         )));
     }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::console::Consoles;
 use super::demo::Demo;
-use super::logging::settle;
+use super::logging::flush;
 use crate::cli::exit::Failure;
 use crate::cli::manager;
 use crate::engine::Engine;
@@ -22,28 +22,28 @@ pub(super) fn announce(
     demo: Option<&Demo>,
 ) -> Result<(), Failure> {
     // Lines that were logged during the start are written first.
-    settle();
+    flush();
     let listening = format!("listening on {base}");
     manager::ready(&listening);
-    manager::give_signs_of_life(engine, told_to_stop, listening.clone())
+    manager::start_keep_alives(engine, told_to_stop, listening.clone())
         .map_err(Failure::from_error)?;
-    say(&listening);
+    print_lines(&listening);
     let inside = inside.map(|inside| format!("http://{inside}"));
     if let Some(inside) = &inside {
-        say(&format!("internal on {inside}"));
+        print_lines(&format!("internal on {inside}"));
     }
-    for line in consoles.told(base, inside.as_deref()) {
-        say(&line);
+    for line in consoles.start_lines(base, inside.as_deref()) {
+        print_lines(&line);
     }
     if let Some(demo) = demo {
         let told = demo.introduction(base, inside.as_deref());
-        say(&told.map_err(Failure::other)?);
+        print_lines(&told.map_err(Failure::other)?);
     }
     Ok(())
 }
 
 /// Prints one or several lines on standard output, and flushes.
-fn say(text: &str) {
+fn print_lines(text: &str) {
     let mut out = std::io::stdout().lock();
     // A closed standard output is no reason to stop serving.
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());

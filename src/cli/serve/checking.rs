@@ -1,4 +1,4 @@
-//! What is checked of the settings of `carebook serve`: before each start, and with `--check` instead of one.
+//! Checks the settings of `carebook serve`: before each start, and with `--check` instead of a start.
 
 use std::io::ErrorKind;
 
@@ -6,14 +6,14 @@ use super::ServeArgs;
 use super::signals::expired;
 use crate::cli::exit::Failure;
 use crate::cli::open::existing;
-use crate::cli::tell::tell;
-use crate::cli::within::is_within;
+use crate::cli::path_checks::is_within;
+use crate::cli::stderr::print_to_stderr;
 use crate::http::client::room::OutgoingRoom;
 
 impl ServeArgs {
-    /// Judges all that can be judged without starting, and prints it.
+    /// Checks everything that can be checked without a start, and prints the settings.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        self.judged()?;
+        self.check_flags()?;
         let trusted = self.trust.config()?;
         self.receivers
             .named(&trusted, OutgoingRoom::default(), None)?;
@@ -21,26 +21,26 @@ impl ServeArgs {
             self.keys.check(self.keys.place(&trusted)?)?;
         }
         if let Some(ended) = self.tls()?.and_then(|tls| expired(&tls)) {
-            tell(format_args!(
+            print_to_stderr(format_args!(
                 "carebook: the certificate of --tls-cert has expired ({ended}): clients refuse it"
             ));
         }
         self.webhooks.check(self.data.as_deref())?;
-        self.archive_can_be_used()?;
+        self.expect_usable_archive()?;
         self.nats.target(&trusted)?;
         self.journal.place.check(&trusted)?;
         self.settings.print()
     }
 
-    /// Checks what the flags alone determine.
-    pub(super) fn judged(&self) -> Result<(), Failure> {
+    /// Checks the flags alone.
+    pub(super) fn check_flags(&self) -> Result<(), Failure> {
         self.console.client(self.keys.issuer())?;
-        self.archives_elsewhere()?;
-        self.keeps_inside()
+        self.expect_archive_elsewhere()?;
+        self.expect_protected()
     }
 
     /// Rejects serving the routes that need no token to others, unless a flag allows it.
-    fn keeps_inside(&self) -> Result<(), Failure> {
+    fn expect_protected(&self) -> Result<(), Failure> {
         self.expect_demo_inside()?;
         let is_near = self.listen.ip().to_canonical().is_loopback();
         let is_meant = self.internal_public || self.demo_public;
@@ -54,8 +54,8 @@ impl ServeArgs {
         )))
     }
 
-    /// Rejects an archive in the data directory: who removes the one removes the other.
-    fn archives_elsewhere(&self) -> Result<(), Failure> {
+    /// Rejects an archive inside the data directory: removing the directory would remove the archive.
+    fn expect_archive_elsewhere(&self) -> Result<(), Failure> {
         match (&self.archive, &self.data) {
             (Some(archive), Some(data)) if is_within(archive, data) => {
                 Err(Failure::Arguments(format!(
@@ -68,8 +68,8 @@ impl ServeArgs {
         }
     }
 
-    /// Rejects an archive that is there and is no directory, or cannot be opened. A missing one is made at the start.
-    fn archive_can_be_used(&self) -> Result<(), Failure> {
+    /// Rejects an existing archive that is no directory, or cannot be opened. A missing one is created at the start.
+    fn expect_usable_archive(&self) -> Result<(), Failure> {
         let Some(archive) = &self.archive else {
             return Ok(());
         };

@@ -64,7 +64,7 @@ impl Consoles {
 
     /// Returns the lines that the start prints for the console: `base` is the public address, `inside` the internal
     /// one.
-    pub(super) fn told(&self, base: &str, inside: Option<&str>) -> Vec<String> {
+    pub(super) fn start_lines(&self, base: &str, inside: Option<&str>) -> Vec<String> {
         let mut lines = Vec::new();
         let places = [(&self.public, Some(base)), (&self.internal, inside)];
         for (console, place) in places {

@@ -190,8 +190,8 @@ fn unless_over(error: BoxError, now: Timestamp) -> BoxError {
     match now.millis() < SAMPLES_END {
         true => error,
         false => {
-            let told = "the sample facts end with the year 2099, and the clock says";
-            format!("{told} {now}").into()
+            let reason = "the sample facts end with the year 2099, and the clock says";
+            format!("{reason} {now}").into()
         }
     }
 }

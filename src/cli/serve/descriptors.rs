@@ -11,9 +11,9 @@ use crate::http::limits::connections::INTERNAL_PLACES;
 /// Descriptors reserved for the log and its next segment, a snapshot being written and one being read, tools,
 /// listeners, connections to the identity provider, to NATS and to the collector of traces, and connections that are
 /// closed at once.
-const SET_ASIDE: u64 = 128;
+const RESERVED: u64 = 128;
 /// Descriptors reserved for each runtime: its poll and wake-up descriptors, and files that it reads.
-const SET_ASIDE_PER_LANE: u64 = 8;
+const RESERVED_PER_LANE: u64 = 8;
 /// Connections to receivers take one in so many of the descriptors that files leave, at most.
 const OUTGOING_ONE_IN: usize = 4;
 
@@ -43,7 +43,9 @@ pub fn room_for_connections(lanes: usize, has_internal: bool, receivers: usize) 
         Err(_) => current,
     };
     let places = if has_internal { INTERNAL_PLACES } else { 0 };
-    let left = current.map_or(usize::MAX, |limit| beside(limit, lanes, places));
+    let left = current.map_or(usize::MAX, |limit| {
+        left_for_connections(limit, lanes, places)
+    });
     let room = Room::of(left, receivers);
     let lowered = [
         ("webhooks", room.webhooks, OutgoingRoom::default()),
@@ -79,9 +81,9 @@ pub(super) fn cannot_start(lanes: usize, error: &std::io::Error) -> Failure {
 }
 
 /// Returns how many of `limit` descriptors are left for connections besides `places`.
-fn beside(limit: u64, lanes: usize, places: usize) -> usize {
+fn left_for_connections(limit: u64, lanes: usize, places: usize) -> usize {
     let [lanes, places] = [lanes, places].map(|count| u64::try_from(count).unwrap_or(u64::MAX));
-    let aside = SET_ASIDE.saturating_add(lanes.saturating_mul(SET_ASIDE_PER_LANE));
+    let aside = RESERVED.saturating_add(lanes.saturating_mul(RESERVED_PER_LANE));
     let aside = aside.saturating_add(places);
     usize::try_from(limit.saturating_sub(aside).max(1)).unwrap_or(usize::MAX)
 }
@@ -124,23 +126,26 @@ mod tests {
 
     #[test]
     fn connections_take_what_files_leave_and_there_is_always_one() {
-        assert_eq!(beside(1_024, 2, 0), 1_024 - 128 - 16);
-        assert_eq!(beside(1_024, 2, 64), 1_024 - 128 - 16 - 64);
-        assert_eq!(beside(100, 2, 64), 1);
-        assert_eq!(beside(u64::MAX, usize::MAX, 64), 1);
+        assert_eq!(left_for_connections(1_024, 2, 0), 1_024 - 128 - 16);
+        assert_eq!(left_for_connections(1_024, 2, 64), 1_024 - 128 - 16 - 64);
+        assert_eq!(left_for_connections(100, 2, 64), 1);
+        assert_eq!(left_for_connections(u64::MAX, usize::MAX, 64), 1);
         assert_eq!(Room::of(1, 3).connections, 1);
     }
 
     #[test]
     fn connections_to_receivers_are_set_aside_and_lowered_where_descriptors_are_few() {
         let taken = |room: &Room| room.webhooks.descriptors() + room.messages.descriptors();
-        let wide = Room::of(beside(65_536, 2, 64), 2);
+        let wide = Room::of(left_for_connections(65_536, 2, 64), 2);
         assert_eq!(wide.webhooks, OutgoingRoom::default());
         assert_eq!(wide.messages, of_messages(2));
-        assert_eq!(wide.connections + taken(&wide), beside(65_536, 2, 64));
+        assert_eq!(
+            wide.connections + taken(&wide),
+            left_for_connections(65_536, 2, 64)
+        );
         assert!(wide.connections > 20_000);
         for receivers in [0, 1, 40] {
-            let left = beside(1_024, 2, 64);
+            let left = left_for_connections(1_024, 2, 64);
             let narrow = Room::of(left, receivers);
             assert!(narrow.connections >= left * 3 / 4, "{narrow:?}");
             assert!(

@@ -1,6 +1,6 @@
-//! What the help of `carebook serve` says after the flags.
+//! The end of the help of `carebook serve`, after the flags.
 
-/// Examples, what is printed, signals, and exit codes.
+/// Examples, output, signals, and exit codes.
 pub(super) const AFTER_HELP: &str = "\
 Examples:
   carebook serve --demo

@@ -35,8 +35,9 @@ impl KeySetAge {
         Self { verifier, max }
     }
 
-    /// Returns the time until [`KeySetAge::look`] is due: at regular intervals, and when the set becomes too old.
-    pub(super) fn next_look(&self) -> Duration {
+    /// Returns the time until the next call of [`KeySetAge::expire_if_too_old`]: at regular intervals, and when the set
+    /// becomes too old.
+    pub(super) fn next_check(&self) -> Duration {
         let age = self.verifier.key_set_age(Instant::now());
         let left = self.max.checked_sub(age);
         let interval = interval(self.max);
@@ -46,7 +47,7 @@ impl KeySetAge {
     }
 
     /// Rejects every token once the set in use is too old.
-    pub(super) fn look(&self) {
+    pub(super) fn expire_if_too_old(&self) {
         if self.verifier.expire(Instant::now(), self.max) {
             tracing::error!(
                 max_age = %humantime::format_duration(self.max),
@@ -139,13 +140,13 @@ mod tests {
         let verifier = TokenVerifier::new(jwks.as_bytes(), "iss", "aud").unwrap();
         let max = Duration::from_secs(3_600);
         let age = KeySetAge::of(&Arc::new(verifier), max);
-        assert_eq!(age.next_look(), INTERVAL_MAX);
+        assert_eq!(age.next_check(), INTERVAL_MAX);
         let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds));
         age.verifier.set_read_at(ago(3_590).unwrap());
-        assert!(age.next_look() <= Duration::from_millis(10_001));
+        assert!(age.next_check() <= Duration::from_millis(10_001));
         age.verifier.set_read_at(ago(3_601).unwrap());
-        assert_eq!(age.next_look(), INTERVAL_MAX);
-        age.look();
+        assert_eq!(age.next_check(), INTERVAL_MAX);
+        age.expire_if_too_old();
         assert_eq!(age.verifier.key_count(), 0);
     }
 }

@@ -10,7 +10,7 @@ use tokio_rustls::rustls::ClientConfig;
 use super::demo::Demo;
 use super::key_set::{self, KeySetAge};
 use super::provider::{self, KeysPlace, keys_place};
-use crate::cli::duration::a_second_or_more;
+use crate::cli::duration::parse_duration_min_1s;
 use crate::cli::exit::Failure;
 use crate::cli::settings::shown::shown;
 use crate::cli::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
@@ -35,7 +35,7 @@ pub struct KeyArgs {
     jwks: Option<KeysPlace>,
     /// How long the last good key set stays in use when no other can be read; after that every
     /// token is rejected. At least 20m where it comes from a URL.
-    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = a_second_or_more)]
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = parse_duration_min_1s)]
     jwks_max_age: Duration,
 }
 

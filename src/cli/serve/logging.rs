@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::tell::tell_in_json;
+use crate::cli::stderr::print_json_lines;
 use crate::http::access_log::{AccessLog, LINES_MAX, LogForm};
 
 /// The flags of logs.
@@ -37,13 +37,13 @@ pub enum LogFormat {
 
 /// Default filter of the log, without `RUST_LOG`. h2 closes the connection of a peer that resets its streams quickly,
 /// with a warning each time, so any peer could fill the log with them.
-const LOGGED: &str = "info,h2=error";
+const DEFAULT_FILTER: &str = "info,h2=error";
 
-/// Maximum time that [`settle`] waits.
-const SETTLED_WITHIN: Duration = Duration::from_millis(250);
+/// Maximum time that [`flush`] waits.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Number of lines that were queued; `WRITTEN` counts those that were written.
-static HANDED: AtomicUsize = AtomicUsize::new(0);
+static QUEUED: AtomicUsize = AtomicUsize::new(0);
 static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 
 /// The logs. When this is dropped, queued lines are written, for a second at most.
@@ -77,25 +77,25 @@ fn are_colours_wanted() -> bool {
     io::stderr().is_terminal() && !is_refused
 }
 
-/// Waits until all lines so far are written, but not longer than `SETTLED_WITHIN`.
-pub fn settle() {
-    let handed = HANDED.load(Ordering::Acquire);
-    let until = Instant::now() + SETTLED_WITHIN;
+/// Waits until all lines so far are written, but not longer than `FLUSH_TIMEOUT`.
+pub fn flush() {
+    let handed = QUEUED.load(Ordering::Acquire);
+    let until = Instant::now() + FLUSH_TIMEOUT;
     while WRITTEN.load(Ordering::Acquire) < handed && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 /// Returns the filter that `RUST_LOG` sets, or the default one; and why it cannot be used, if it cannot.
-fn filter(told: Option<OsString>) -> (EnvFilter, Option<String>) {
-    let usual = || EnvFilter::new(LOGGED);
-    let Some(told) = told.filter(|told| !told.is_empty()) else {
+fn filter(value: Option<OsString>) -> (EnvFilter, Option<String>) {
+    let usual = || EnvFilter::new(DEFAULT_FILTER);
+    let Some(value) = value.filter(|value| !value.is_empty()) else {
         return (usual(), None);
     };
-    let Ok(told) = told.into_string() else {
+    let Ok(value) = value.into_string() else {
         return (usual(), Some("it is not UTF-8".to_owned()));
     };
-    match EnvFilter::try_new(told) {
+    match EnvFilter::try_new(value) {
         Ok(filter) => (filter, None),
         Err(error) => (usual(), Some(error.to_string())),
     }
@@ -121,7 +121,7 @@ impl LogArgs {
             .thread_name("log")
             .finish(Counting(io::stderr(), &WRITTEN));
         let lost = lines.error_counter();
-        let lines = Counting(lines, &HANDED);
+        let lines = Counting(lines, &QUEUED);
         let log = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(move || lines.clone())
@@ -136,12 +136,12 @@ impl LogArgs {
                 .try_init(),
         };
         if self.log_format == LogFormat::Json {
-            tell_in_json();
+            print_json_lines();
         }
         if let Some(error) = unusable {
             tracing::warn!(
                 error,
-                "RUST_LOG cannot be used: what is logged is as without it"
+                "RUST_LOG is invalid and ignored: the default filter applies"
             );
         }
         let mut logs = Logs {
@@ -169,10 +169,10 @@ mod tests {
     #[test]
     fn an_empty_filter_is_none_and_one_that_cannot_be_used_is_told_with_the_default_in_its_place() {
         for (told, wanted, is_told) in [
-            (None, LOGGED, false),
-            (Some(""), LOGGED, false),
+            (None, DEFAULT_FILTER, false),
+            (Some(""), DEFAULT_FILTER, false),
             (Some("debug"), "debug", false),
-            (Some("a=b=c"), LOGGED, true),
+            (Some("a=b=c"), DEFAULT_FILTER, true),
         ] {
             let (filter, unusable) = filter(told.map(OsString::from));
             let usual = EnvFilter::new(wanted).to_string();
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn what_peers_can_have_logged_by_h2_is_not_logged_unless_it_is_asked_for() {
         let log = tracing_subscriber::fmt()
-            .with_env_filter(EnvFilter::new(LOGGED))
+            .with_env_filter(EnvFilter::new(DEFAULT_FILTER))
             .with_writer(io::sink)
             .finish();
         tracing::subscriber::with_default(log, || {

@@ -28,13 +28,13 @@ use clap::Args;
 use tokio_rustls::rustls::ClientConfig;
 
 use super::backup_status;
-use super::duration::a_second_or_more;
+use super::duration::parse_duration_min_1s;
 use super::ending::end_the_process;
 use super::exit::Failure;
 use super::journal::{JournalArgs, Node, expect_no_journal};
 use super::manager;
 use super::nats::NatsArgs;
-use super::open::{Opening, open, tell_of_recovery};
+use super::open::{Opening, log_recovery, open};
 use super::output::new_directory;
 use super::settings::SettingsArgs;
 use super::traces::TraceArgs;
@@ -136,7 +136,7 @@ pub struct ServeArgs {
     /// How long idempotency keys are kept, such as 30d; for ever by default. They are forgotten
     /// when a snapshot is taken, so up to a snapshot's interval later. Then the identifier of a
     /// charge that another one has followed finalizes again.
-    #[arg(long, value_name = "DURATION", value_parser = a_second_or_more)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration_min_1s)]
     idempotency_retention: Option<Duration>,
     /// How old records are (by the time that servers ran) when the log removes them, once snapshots
     /// cover them.
@@ -182,7 +182,7 @@ impl ServeArgs {
         }
         let logs = self.logs.start();
         self.settings.log();
-        self.judged()?;
+        self.check_flags()?;
         let trusted = self.trust.config()?;
         let traces = self.traces.start(&trusted)?;
         let receivers = self.receivers.count();
@@ -204,7 +204,7 @@ impl ServeArgs {
         let data = self.directory(demo.as_ref())?;
         let tls = self.tls()?;
         let nats = self.nats.target(&trusted)?;
-        // A provider may let this wait: what can fail at once has failed before.
+        // A provider may take long to answer, so everything that can fail at once was checked before.
         manager::status("waiting for the keys of tokens");
         let (verifier, age) = self.keys.verifier(keys_from, demo.as_ref())?;
         manager::status("reading the log");
@@ -252,8 +252,8 @@ impl ServeArgs {
         stopped(&engine, published, running)
     }
 
-    /// The engine on the data directory, and on the journal where there is one; it tends its log
-    /// from here on.
+    /// Opens the engine on the data directory, and on the journal if there is one, and starts the maintenance of its
+    /// log.
     #[allow(clippy::type_complexity)]
     fn engine(
         &self,
@@ -272,7 +272,7 @@ impl ServeArgs {
                 (engine, report, None)
             }
         };
-        tell_of_recovery(data, &report);
+        log_recovery(data, &report);
         let engine = Arc::new(engine);
         engine.checkpoint_by(self.checkpoint_policy()?);
         if publishes {
@@ -304,7 +304,7 @@ impl ServeArgs {
         self.runtimes.unwrap_or(processors).max(1)
     }
 
-    /// The data directory.
+    /// Returns the data directory.
     fn directory(&self, demo: Option<&Demo>) -> Result<PathBuf, Failure> {
         let named = demo.map(Demo::data).or(self.data.as_deref());
         named
@@ -321,7 +321,7 @@ impl ServeArgs {
         }
     }
 
-    /// The service, the internal service, and its address.
+    /// Creates the service, and the internal service with its address.
     #[allow(clippy::type_complexity)]
     fn services(
         &self,
@@ -358,7 +358,7 @@ impl ServeArgs {
         Ok((public, Some(internal), Some(address)))
     }
 
-    /// The sources of metrics beside the engine and its front; starts the threads that update them.
+    /// Returns the sources of metrics beside the engine and its front; starts the threads that update them.
     fn upkeep(
         &self,
         tls: Option<&Arc<Tls>>,
@@ -379,7 +379,7 @@ impl ServeArgs {
         })
     }
 
-    /// The console, with the retention settings that it shows.
+    /// Returns the console, with the retention settings that it shows.
     fn consoles(&self, demo: Option<&Demo>) -> Result<Consoles, Failure> {
         let kept = serde_json::json!({
             "logSeconds": self.log_retention.as_secs(),
@@ -398,7 +398,7 @@ impl ServeArgs {
 
     fn bind(&self) -> Result<TcpListener, Failure> {
         let bound = listen(self.listen);
-        // So that a demonstration need not look for a free port.
+        // A demonstration uses another port if its own is taken.
         let bound = match bound {
             Err(error) if self.demo && error.kind() == std::io::ErrorKind::AddrInUse => {
                 listen((self.listen.ip(), 0).into())

@@ -72,14 +72,16 @@ pub(super) fn keep_fresh(
         let requests = Arc::new(KeyRequests::default());
         let verifier = Arc::new(first.verifier.asking(Arc::clone(&requests)));
         let _ = sender.send(Ok(Arc::clone(&verifier)));
-        let told = Arc::new(Notify::new());
-        let tell = Arc::clone(&told);
+        let reload = Arc::new(Notify::new());
+        let request_reload = Arc::clone(&reload);
         tokio::spawn(async move {
             while hang_up.recv().await.is_some() {
-                tell.notify_one();
+                request_reload.notify_one();
             }
         });
-        provider.keep(&verifier, &requests, &told, first.due).await;
+        provider
+            .keep(&verifier, &requests, &reload, first.due)
+            .await;
     };
     thread
         .spawn(move || runtime.block_on(work))

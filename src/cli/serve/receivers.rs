@@ -36,7 +36,7 @@ pub(super) struct ReceiverArgs {
     /// The same as --receiver 'branch_onboarding.*=URL'.
     #[arg(long, value_name = "URL", value_parser = ReceiverUrl::new)]
     directory_url: Option<ReceiverUrl>,
-    /// How many times shorter than they are the pauses between attempts are.
+    /// Divides the pauses between attempts by this; for tests.
     #[arg(long, value_name = "N", default_value_t = 1, hide = true,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     receivers_hurry: u32,

@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::key_set::KeySetAge;
-use super::logging::settle;
+use super::logging::flush;
 use crate::base::time::Timestamp;
 use crate::cli::manager;
 use crate::cli::reread::reread;
@@ -50,8 +50,8 @@ impl Starting {
             });
             // After the start, other listeners handle the signals.
             if watched.load(Ordering::Acquire) {
-                tracing::info!("told to stop while starting");
-                settle();
+                tracing::info!("stop requested during the start");
+                flush();
                 std::process::exit(0);
             }
         })?;
@@ -67,7 +67,7 @@ impl Drop for Starting {
 
 /// Makes a write beyond the process's limit on file sizes (`ulimit -f`) fail, like one on a full disk. By default the
 /// signal ends the process; that stays so if the handler cannot be set up.
-pub(in crate::cli) fn outlive_limits_of_files() {
+pub(in crate::cli) fn ignore_file_size_signal() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build();
@@ -103,7 +103,7 @@ pub(super) fn listen_to_signals(
         .spawn(move || {
             runtime.block_on(async {
                 loop {
-                    let pause = age.as_ref().map_or(Duration::MAX, KeySetAge::next_look);
+                    let pause = age.as_ref().map_or(Duration::MAX, KeySetAge::next_check);
                     tokio::select! {
                         _ = terminate.recv() => break,
                         _ = interrupt.recv() => break,
@@ -117,11 +117,11 @@ pub(super) fn listen_to_signals(
                         () = tokio::time::sleep(pause) => {}
                     }
                     if let Some(age) = &age {
-                        age.look();
+                        age.expire_if_too_old();
                     }
                 }
             });
-            tracing::info!("told to stop");
+            tracing::info!("stop requested");
             manager::stopping();
             // If sending fails, the server has ended already.
             let _ = sender.send(true);

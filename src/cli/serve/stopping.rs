@@ -17,7 +17,7 @@ pub(super) fn stopped(
         published.wait();
     }
     let ended = engine.shut_down();
-    // The log's threads have ended: nothing more is written, whatever has failed.
+    // The log's threads have ended, so nothing more is written, even after a failure.
     if let Some(node) = node {
         node.give_up();
     }

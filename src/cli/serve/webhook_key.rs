@@ -13,19 +13,19 @@ use crate::cli::whole_file;
 use crate::http::small_file;
 use crate::http::webhooks::secret::{MasterKey, SECRET_BYTES};
 
-/// Its name in the data directory.
+/// Name of the file in the data directory.
 const NAME: &str = "webhook.key";
-/// More than the file has.
+/// Maximum bytes that are read, more than a valid file has.
 const FILE_BYTES_MAX: usize = 128;
 
-/// Where the key is: as the operator says, or in the data directory.
+/// Returns the path of the key: the named one, or that in the data directory.
 #[must_use]
 pub(super) fn place(named: Option<&Path>, data: &Path) -> PathBuf {
     named.map_or_else(|| data.join(NAME), Path::to_owned)
 }
 
-/// The key in the file. A missing one is created, unless there are subscriptions already, whose
-/// secrets another key would change.
+/// Returns the key in the file. A missing one is created, unless there are subscriptions, whose secrets another key
+/// would change.
 ///
 /// # Errors
 /// A sentence that says what is wrong.
@@ -44,7 +44,7 @@ pub(super) fn open(file: &Path, subscriptions: usize) -> Result<MasterKey, Strin
     }
 }
 
-/// Checks a file that is there. A missing one may be created at a start.
+/// Checks an existing file. A missing one may be created at a start.
 ///
 /// # Errors
 /// A sentence that says what is wrong.
@@ -55,8 +55,7 @@ pub(super) fn check(file: &Path) -> Result<(), String> {
     }
 }
 
-/// Checks the file in the data directory, as [`check`] does. A start says more of a directory that cannot be looked
-/// into.
+/// Checks the file in the data directory, as [`check`] does. For an unreadable directory, a start has a better message.
 ///
 /// # Errors
 /// A sentence that says what is wrong.
@@ -78,7 +77,7 @@ fn unfit(why: &str) -> std::io::Error {
     std::io::Error::new(ErrorKind::InvalidData, why)
 }
 
-/// Why a file with this mode and owner is not one that `user` alone may read; root is no exception.
+/// Returns why a file with this mode and owner may be read by others than `user`; root is no exception.
 fn not_private(mode: u32, owner: u32, user: u32) -> Option<String> {
     if mode & 0o077 != 0 {
         return Some("others than its owner may read it: chmod 600".to_owned());
@@ -104,14 +103,14 @@ fn read(file: &Path) -> std::io::Result<[u8; SECRET_BYTES]> {
     bytes.ok_or_else(|| unfit("it is not 32 bytes in base64"))
 }
 
-/// A new key, of the kernel's randomness. That of the cryptographic library gathers entropy of its
-/// own when it is first asked, which takes longer than the rest of a start.
+/// Creates a key from the kernel's random numbers. The generator of the cryptographic library gathers entropy at its
+/// first use, which takes longer than the rest of a start.
 fn random() -> std::io::Result<[u8; SECRET_BYTES]> {
     let mut bytes = [0; SECRET_BYTES];
-    // So few bytes come at once, or not at all.
+    // A request for so few bytes succeeds as a whole, or fails.
     let count = rustix::io::retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))?;
     if count < bytes.len() {
-        return Err(unfit("there is no randomness"));
+        return Err(unfit("the kernel has no random numbers"));
     }
     Ok(bytes)
 }
@@ -121,7 +120,7 @@ fn make(file: &Path) -> std::io::Result<MasterKey> {
     let text = format!("{}\n", BASE64_STANDARD.encode(bytes));
     match whole_file::make(file, &text) {
         Ok(()) => Ok(MasterKey::new(&bytes)),
-        // Another start has made one meanwhile.
+        // Another start has created one meanwhile.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             read(file).map(|bytes| MasterKey::new(&bytes))
         }

@@ -38,14 +38,14 @@ pub struct WebhookArgs {
     /// from the log when there is room.
     #[arg(long, value_name = "COUNT", default_value_t = 50_000)]
     webhooks_waiting_max: usize,
-    /// How many times shorter than they are the pauses between attempts are.
+    /// Divides the pauses between attempts by this; for tests.
     #[arg(long, value_name = "N", default_value_t = 1, hide = true,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     webhooks_hurry: u32,
 }
 
 impl WebhookArgs {
-    /// Rejects a key that is there and cannot be used: the named one, or that in the data directory.
+    /// Rejects an existing key that cannot be used: the named one, or that in the data directory.
     ///
     /// # Errors
     /// When that is so.
@@ -58,9 +58,9 @@ impl WebhookArgs {
         checked.map_err(Failure::other)
     }
 
-    /// Starts to deliver, once the engine is the writer, on a thread of its own, to receivers that
-    /// `tls` trusts, within `room`, traced by `tracer`. The sender that is returned stops it; then the receiver
-    /// turns true once nothing is sent any more and the progress is recorded.
+    /// Starts the thread that delivers, once the engine is the writer, to receivers that `tls` trusts, within `room`;
+    /// `tracer` traces the deliveries. The returned sender stops it; then the returned receiver turns true once
+    /// nothing is sent any more and the progress is recorded.
     ///
     /// # Errors
     /// When the key cannot be used, or the thread not be started.
@@ -76,7 +76,7 @@ impl WebhookArgs {
         }
         let file = webhook_key::place(self.webhook_key.as_deref(), data);
         if engine.is_standby() && !file.exists() {
-            // One of its own would sign otherwise than its writer's, from the takeover on.
+            // A key of its own would sign differently from the writer's, from the takeover on.
             return Err(Failure::other(format!(
                 "there is no key of webhooks at {}: put a copy of the writer's there, or name it with \
                  --webhook-key",

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 
 use super::exit::Failure;
 use super::output::Output;
+use super::stderr::print_to_stderr;
 use super::table::{Column, Growing, left, whole};
-use super::tell::tell;
 use settings_file::{FILE_FLAG, FromFile, Kind, NO_SETTINGS, in_a_file, is_list, read, settings};
 use shown::shown;
 use variables::variable;
@@ -27,7 +27,7 @@ use variables::variable;
 /// The command whose flags are settings.
 const SERVE: &str = "serve";
 
-/// What can be given where `--jwks` is missing.
+/// Advice for a missing `--jwks`.
 const INSTEAD_OF_KEYS: &str = "--jwks is not needed where --issuer is the https URL of an identity provider: its keys are \
     found there";
 
@@ -52,7 +52,7 @@ pub struct SettingsArgs {
     /// Where each setting comes from.
     #[arg(skip)]
     settings: Vec<Setting>,
-    /// What is said of environment variables that set nothing.
+    /// Warnings about unknown environment variables.
     #[arg(skip)]
     unknown: Vec<String>,
 }
@@ -74,8 +74,8 @@ impl SettingsArgs {
         }
     }
 
-    /// Stores the settings with their sources, and what is said of environment variables that set nothing.
-    pub(super) fn come_from(&mut self, settings: Vec<Setting>, unknown: Vec<String>) {
+    /// Stores the settings with their sources, and the warnings about unknown environment variables.
+    pub(super) fn set_sources(&mut self, settings: Vec<Setting>, unknown: Vec<String>) {
         self.settings = settings;
         self.unknown = unknown;
     }
@@ -86,7 +86,7 @@ impl SettingsArgs {
     /// When the output cannot be written.
     pub(super) fn print(&self) -> Result<(), Failure> {
         for sentence in &self.unknown {
-            tell(format_args!("carebook: {sentence}"));
+            print_to_stderr(format_args!("carebook: {sentence}"));
         }
         let mut out = Output::new();
         if self.json {
@@ -320,7 +320,7 @@ impl Given {
             let lines = faults.iter().map(|fault| fault.at(file));
             Failure::Arguments(lines.collect::<Vec<_>>().join("\n"))
         })?;
-        from_file.retain(|setting| !is_said(serve, flags, &setting.name));
+        from_file.retain(|setting| !is_set_elsewhere(serve, flags, &setting.name));
         let mut all = typed.arguments;
         let place = all.iter().position(|argument| argument == SERVE);
         let place = place.map_or(all.len(), |place| place + 1);
@@ -334,7 +334,7 @@ impl Given {
     }
 
     /// Returns a line for each flag in an error message that the environment or the file has set, and for each of the
-    /// file that requires what is missing; and what can be given in the place of a key set.
+    /// file that requires what is missing; and the alternative to a key set.
     pub(super) fn explain(&self, command: &Command, error: &clap::Error) -> Vec<String> {
         let text = error.render().to_string();
         let faults = text.split("\n\n").next().unwrap_or_default();
@@ -462,7 +462,7 @@ fn missing(error: &clap::Error) -> Vec<String> {
 }
 
 /// Whether a flag or the environment sets the setting.
-fn is_said(serve: &Command, flags: &ArgMatches, name: &str) -> bool {
+fn is_set_elsewhere(serve: &Command, flags: &ArgMatches, name: &str) -> bool {
     let mut named = in_a_file(serve).filter(|(known, _)| *known == name);
     named.any(|(_, flag)| {
         let typed = flags.value_source(flag.get_id().as_str());

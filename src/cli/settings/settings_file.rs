@@ -180,7 +180,7 @@ fn setting(
             (Kind::Switch, _) => OsString::from(format!("--{name}")),
             _ => OsString::from(format!("--{name}={text}")),
         };
-        judged(serve, &argument).map_err(|what| (Some(value.span().start), what))?;
+        check_value(serve, &argument).map_err(|what| (Some(value.span().start), what))?;
         Ok(Some(argument))
     };
     if !is_list(flag) {
@@ -220,7 +220,7 @@ fn unknown(serve: &Command, name: &str) -> String {
 }
 
 /// Checks this argument by itself; a fault has the message that the flag would get.
-fn judged(serve: &Command, argument: &OsStr) -> Result<(), String> {
+fn check_value(serve: &Command, argument: &OsStr) -> Result<(), String> {
     let alone = serve
         .clone()
         .no_binary_name(true)

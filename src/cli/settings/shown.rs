@@ -27,7 +27,7 @@ fn scheme(login: &str) -> Option<&str> {
     (slashes > 0).then(|| &login[..=scheme.len() + slashes])
 }
 
-/// Returns an error of the arguments whose values are shown that way.
+/// Returns an error of the arguments with its values masked in this way.
 pub(in crate::cli) fn masked(mut error: clap::Error) -> clap::Error {
     let flag = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(flag)) => flag.clone(),

@@ -8,9 +8,9 @@ use super::settings_file::{FILE_FLAG, in_a_file, similar};
 
 /// Prefix of the environment variable for a flag.
 const PREFIX: &str = "CAREBOOK_";
-/// What the names of other variables begin with after the prefix: the token of a client, and those that Kubernetes sets
-/// where a service is called `carebook`.
-const OTHERS: [&str; 3] = ["TOKEN", "PORT", "SERVICE_"];
+/// Beginnings, after the prefix, of the names of other variables: the token of a client, and those that Kubernetes sets
+/// for a service that is called `carebook`.
+const FOREIGN_PREFIXES: [&str; 3] = ["TOKEN", "PORT", "SERVICE_"];
 
 /// Returns the environment variable for a flag.
 pub(super) fn variable(flag: &str) -> String {
@@ -27,12 +27,15 @@ pub(super) fn unknown(serve: &Command, given: impl Iterator<Item = OsString>) ->
         .filter(|name| !known.contains(name))
         .collect();
     names.sort_unstable();
-    names.iter().filter_map(|name| told(serve, name)).collect()
+    names
+        .iter()
+        .filter_map(|name| unknown_variable(serve, name))
+        .collect()
 }
 
-fn told(serve: &Command, name: &str) -> Option<String> {
+fn unknown_variable(serve: &Command, name: &str) -> Option<String> {
     let rest = name.strip_prefix(PREFIX)?;
-    if OTHERS.iter().any(|other| rest.starts_with(other)) {
+    if FOREIGN_PREFIXES.iter().any(|other| rest.starts_with(other)) {
         return None;
     }
     let flag = rest.to_ascii_lowercase().replace('_', "-");

@@ -342,7 +342,7 @@ impl ActorMessage {
             move |position| {
                 shared.tables.publish_commit(position, &mut changes, key);
                 move || {
-                    shared.tables.settle(&changes);
+                    shared.tables.finish_lists(&changes);
                     shared.touch(position, &messages, &*next);
                     cached.state = Some(next);
                     cached.position = position;

@@ -30,7 +30,7 @@ impl ActorMessage {
                 return Attempted::Final(ActorResult::Fault);
             }
         };
-        match self.has_these_facts(first) {
+        match self.has_same_content(first) {
             Ok(Some(true)) => {}
             Ok(Some(false)) => return Attempted::Final(self.first_answer_forgotten()),
             Ok(None) => return Attempted::AgainOnceDurable(first),
@@ -100,7 +100,7 @@ impl ActorMessage {
 
     /// Whether the commit at `first` was of a command with the same content. Once keys are forgotten, another command
     /// may have used the first response's key. `None` where the record is not in memory and cannot be read yet.
-    fn has_these_facts(&self, first: u64) -> Result<Option<bool>, String> {
+    fn has_same_content(&self, first: u64) -> Result<Option<bool>, String> {
         let shared = &*self.shared;
         if shared.tables.forgotten() == 0 {
             return Ok(Some(true));

@@ -260,7 +260,7 @@ impl<'s> Going<'s> {
     async fn authorized_again(&mut self) -> bool {
         if self.taken >= self.rhythm.facts || self.until_due().is_zero() {
             // Facts in flight were authorized when they were sent, and are counted in the response.
-            self.batch.settle().await;
+            self.batch.wait_for_all().await;
             self.token_is_bad = !(self.sender.token_is_good)();
             if !self.token_is_bad
                 && let Err(reply) = self.sender.engine.may_act(&self.sender.actor).await

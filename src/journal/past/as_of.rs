@@ -6,13 +6,13 @@ use std::collections::hash_map::Entry;
 
 use super::Past;
 use super::listed::{Listed, Stay};
-use super::own::Lost;
 use super::ranked::{Ranked, RanksAsOf};
+use super::resource_change::Lost;
 use crate::base::digest::Digest;
 use crate::domain::index::IndexKey;
 use crate::domain::resource::Source;
 
-/// Everything as of one position. What could not be rebuilt is noted, and counts as absent.
+/// Everything as of one position. A resource that could not be rebuilt is noted, and counts as absent.
 pub struct AsOf<'p, 'a> {
     past: &'p Past<'a>,
     position: u64,
@@ -89,12 +89,12 @@ impl Source for AsOf<'_, '_> {
     }
 }
 
-/// What one piece of a look has found of lists, for the next one.
+/// The findings about lists of one piece of a look, for the next piece.
 #[derive(Default)]
 pub struct KnownLists(HashMap<(IndexKey, IndexKey), Listed>);
 
 impl Past<'_> {
-    /// Makes this one piece of a look, which knows what the pieces before it have found of lists. Once about
+    /// Makes this one piece of a look, with the findings about lists of the pieces before it. Once about
     /// `list_reads_max` records are read for lists, a list that needs more is [`Lost::Unfinished`].
     #[must_use]
     pub fn in_pieces(self, known: KnownLists, list_reads_max: usize) -> Self {
@@ -110,7 +110,7 @@ impl Past<'_> {
         self.list_reads_max.set(most);
     }
 
-    /// Returns what is known of lists, for the next piece.
+    /// Returns the findings about lists, for the next piece.
     #[must_use]
     pub fn into_known_lists(self) -> KnownLists {
         KnownLists(self.memberships.into_inner())

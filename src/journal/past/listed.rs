@@ -1,4 +1,4 @@
-//! Which resources were in a list as of a position.
+//! Determines which resources were in a list as of a position.
 //!
 //! A resource that was not changed since the position was in the list then if it is in it now. For a resource that was
 //! changed since, membership is derived from its state as of the position. It holds back to the change before that, and
@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use super::own::Lost;
+use super::resource_change::Lost;
 use crate::base::digest::Digest;
 
 /// Whether a resource was in the list, for all positions from one to another.
@@ -40,7 +40,7 @@ struct Member {
     key: Digest,
     /// The position of its last change.
     tip: u64,
-    /// What is known of its membership at an earlier time.
+    /// Its known membership at an earlier time.
     known: Option<Stay>,
 }
 
@@ -62,8 +62,8 @@ impl Listed {
         }
     }
 
-    /// Returns the keys of the resources that were in the list as of `upto`, in ascending order. `make` derives what is
-    /// not known of a resource.
+    /// Returns the keys of the resources that were in the list as of `upto`, in ascending order. `make` derives the
+    /// membership of a resource if it is not known.
     pub(super) fn as_of(
         &mut self,
         upto: u64,

@@ -10,8 +10,8 @@
 
 mod as_of;
 mod listed;
-mod own;
 mod ranked;
+mod resource_change;
 #[cfg(test)]
 pub(crate) mod samples;
 mod stretch;
@@ -22,10 +22,10 @@ use std::rc::Rc;
 
 pub use self::as_of::{AsOf, KnownLists};
 use self::listed::Listed;
-pub use self::own::{CommitSaid, Lost};
-use self::own::{Own, change_of, decode, said};
 use self::ranked::Ranked;
 pub use self::ranked::RanksAsOf;
+pub use self::resource_change::{CommitInfo, Lost};
+use self::resource_change::{ResourceChange, change_of, commit_info, decode};
 use super::messages;
 use super::record::Record;
 use super::tables::Tables;
@@ -60,7 +60,7 @@ pub struct Moment {
     /// Position of the change.
     pub position: u64,
     /// Commit data from the change's record; `None` for a state known only from the base of the next change.
-    pub commit: Option<Rc<CommitSaid>>,
+    pub commit: Option<Rc<CommitInfo>>,
     /// State after the change.
     pub state: Rc<[u8]>,
     /// Revision of that state.
@@ -204,12 +204,12 @@ impl<'a> Past<'a> {
     ///
     /// # Errors
     /// The reason why the record cannot be read.
-    pub fn commit(&self, position: u64, key: Digest) -> Result<Option<CommitSaid>, Lost> {
+    pub fn commit(&self, position: u64, key: Digest) -> Result<Option<CommitInfo>, Lost> {
         let payload = self.record(position)?;
         let record = decode(position, &payload)?;
         Ok(change_of(&record, key, self.log_id)
             .is_some()
-            .then(|| said(&record)))
+            .then(|| commit_info(&record)))
     }
 
     /// Does what [`Past::commit`] does for several resources; also returns those that the record changes.
@@ -220,12 +220,12 @@ impl<'a> Past<'a> {
         &self,
         position: u64,
         keys: &[Digest],
-    ) -> Result<Option<(CommitSaid, Vec<Digest>)>, Lost> {
+    ) -> Result<Option<(CommitInfo, Vec<Digest>)>, Lost> {
         let payload = self.record(position)?;
         let record = decode(position, &payload)?;
         let is_changed = |key: &Digest| change_of(&record, *key, self.log_id).is_some();
         let changed: Vec<_> = keys.iter().copied().filter(is_changed).collect();
-        Ok((!changed.is_empty()).then(|| (said(&record), changed)))
+        Ok((!changed.is_empty()).then(|| (commit_info(&record), changed)))
     }
 
     /// Returns when the commit at this position was decided.
@@ -308,7 +308,7 @@ impl<'a> Past<'a> {
         position: u64,
         record: &'r Record<'_>,
         key: Digest,
-    ) -> Result<Own<'r>, Lost> {
+    ) -> Result<ResourceChange<'r>, Lost> {
         let change = change_of(record, key, self.log_id);
         change
             .filter(|change| change.before < position)

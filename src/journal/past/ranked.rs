@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-use super::own::Lost;
+use super::resource_change::Lost;
 use crate::base::digest::Digest;
 use crate::domain::index::IndexKey;
 use crate::domain::rank::Rank;

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::own::{decode, said};
-use super::{BACK_MAX, Below, CommitSaid, Lost, Moment, Past, Stretch};
+use super::resource_change::{commit_info, decode};
+use super::{BACK_MAX, Below, CommitInfo, Lost, Moment, Past, Stretch};
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::domain::read::Numbered;
@@ -116,7 +116,7 @@ impl Past<'_> {
             if index < shown
                 && let Some(state) = states.state()
             {
-                let commit = Some(Rc::new(said(&record)));
+                let commit = Some(Rc::new(commit_info(&record)));
                 moments.push(position, commit, state, states.revision());
             }
         }
@@ -138,7 +138,7 @@ impl Past<'_> {
             return Err(Lost::Gone);
         }
         let commit = match self.record(position) {
-            Ok(payload) => Some(Rc::new(said(&decode(position, &payload)?))),
+            Ok(payload) => Some(Rc::new(commit_info(&decode(position, &payload)?))),
             Err(Lost::Gone) => None,
             Err(lost) => return Err(lost),
         };
@@ -193,7 +193,7 @@ impl Moments {
     fn push(
         &mut self,
         position: u64,
-        commit: Option<Rc<CommitSaid>>,
+        commit: Option<Rc<CommitInfo>>,
         state: Vec<u8>,
         revision: Revision,
     ) {

@@ -7,7 +7,7 @@ use super::lists::{KindList, Set};
 /// Number of resources examined while a list is locked.
 const LOOKED_AT: usize = 64;
 
-/// What a reader looks for in a list.
+/// The search of a reader in a list.
 #[derive(Clone, Debug, Default)]
 pub struct ListPlan {
     /// Values of which a resource must have one; `None`: no such condition.

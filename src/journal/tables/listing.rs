@@ -305,7 +305,7 @@ impl Tables {
     }
 
     /// Publishes a commit: all its changes, and the idempotency key that it uses. The caller holds the log's
-    /// sequencer; [`Tables::settle`] comes after it.
+    /// sequencer; [`Tables::finish_lists`] comes after it.
     pub fn publish_commit(
         &self,
         position: u64,
@@ -319,7 +319,7 @@ impl Tables {
         }
     }
 
-    /// Publishes the changes of a commit; [`Tables::settle`] comes after it.
+    /// Publishes the changes of a commit; [`Tables::finish_lists`] comes after it.
     pub fn publish_all(&self, position: u64, changes: &mut [PreparedChange]) {
         for change in changes {
             self.publish_prepared(position, change);
@@ -328,7 +328,7 @@ impl Tables {
 
     /// Completes the lists after a commit: removes resources bound to a booking from the values that its fact had
     /// before. To be called after a commit is published, before the next one of the same booking.
-    pub fn settle(&self, changes: &[PreparedChange]) {
+    pub fn finish_lists(&self, changes: &[PreparedChange]) {
         for PreparedChange { change, .. } in changes {
             let Some(lead) = &change.lead else {
                 continue;
@@ -510,7 +510,7 @@ mod tests {
         tables.reserve(&mut prepared, None);
         publish(put(Some(&adjustment), "adjustment", of("left")).1);
         tables.publish_all(9, &mut prepared);
-        tables.settle(&prepared);
+        tables.finish_lists(&prepared);
         let found_by = |branch| {
             let branch = ValueHash::of(Filter::Branch, branch);
             let listed = tables.listed_now().into_iter();

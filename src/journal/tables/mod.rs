@@ -75,7 +75,7 @@ const CHUNK_PAGES: usize = 4;
 /// Number of keys of a list copied while its shard is locked.
 const LIST_CHUNK: usize = 256;
 /// Number of attempts at a consistent read of several entries.
-const LOOKS: usize = 64;
+const READ_ATTEMPTS_MAX: usize = 64;
 
 /// The highest position of a commit that the tables can hold.
 pub(super) const POSITION_MAX: u64 = slot::POSITION_MAX;
@@ -146,7 +146,7 @@ impl Tables {
     /// Returns what `look` sees at one instant, with no commit partly published; `None` if commits were published
     /// during every attempt. Under the log's sequencer that never happens.
     pub fn try_at_one_instant<T>(&self, look: impl Fn() -> T) -> Option<T> {
-        for _ in 0..LOOKS {
+        for _ in 0..READ_ATTEMPTS_MAX {
             let before = self.publishing.load(Ordering::Acquire);
             if before.is_multiple_of(2) {
                 let seen = look();
@@ -164,7 +164,7 @@ impl Tables {
     pub fn publish(&self, position: u64, change: Change) {
         let mut prepared = PreparedChange::new(change);
         self.publish_prepared(position, &mut prepared);
-        self.settle(&[prepared]);
+        self.finish_lists(&[prepared]);
     }
 
     /// Publishes a prepared change, as [`Tables::publish`] does; the memory that it replaces is freed with it.

@@ -63,7 +63,7 @@ impl Tables {
     /// `pause` in between, and returns how many it removed. All commits up to `upto` must be published.
     ///
     /// # Errors
-    /// That of `pause`, which ends it.
+    /// The error of `pause`, which ends the sweep.
     pub fn sweep_lists<E>(
         &self,
         upto: u64,

@@ -8,9 +8,8 @@ pub trait Events: Send {
     /// Every record up to this position will survive a power cut. Positions rise.
     fn durable(&mut self, position: u64);
 
-    /// The log has failed and nothing more becomes durable. Called once at
-    /// most, as the last call. What was appended and not reported durable may
-    /// be found after a restart or not.
+    /// The log has failed and nothing more becomes durable. Called once at most, as the last call. Records that were
+    /// appended and not reported durable may exist after a restart or not.
     fn failed(&mut self, error: &Error);
 
     /// Returns how many callers are in flight: they wait for what they have appended, or may append

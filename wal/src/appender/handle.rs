@@ -224,9 +224,9 @@ impl Appender {
     /// It blocks neither batches nor compactions.
     ///
     /// # Errors
-    /// [`Error::Gone`] when the next record to show is no longer kept, from the beginning or by a
-    /// compaction meanwhile; those of [`Appender::read`]; [`Error::Visitor`] with what `visit`
-    /// gives. What comes before the record that an error is about was shown.
+    /// [`Error::Gone`] when the next record to show is no longer kept, from the beginning or by a compaction meanwhile;
+    /// those of [`Appender::read`]; [`Error::Visitor`] with what `visit` gives. All records before the one that the
+    /// error concerns were shown.
     pub fn records(&self, from: u64, upto: u64, visit: &mut OnRange<'_>) -> Result<u64, Error> {
         let upto = upto.min(self.durable());
         self.medium.records(from.max(1), upto, visit)

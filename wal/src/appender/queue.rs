@@ -59,7 +59,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// What the appending threads share with the journal thread.
+/// The state that the appending threads share with the journal thread.
 pub(super) struct Shared {
     pub(super) queue: Mutex<Queue>,
     /// The journal thread waits here when there is nothing to do.
@@ -86,7 +86,7 @@ pub(super) struct Queue {
     pub(super) next: u64,
     /// Number of queued records at which the journal thread is woken; `None` while it is awake.
     pub(super) wake_at: Option<usize>,
-    /// Why nothing more is taken.
+    /// Why no more records are accepted.
     pub(super) closed: Option<Arc<str>>,
 }
 

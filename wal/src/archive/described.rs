@@ -36,7 +36,7 @@ impl Archived {
     }
 }
 
-/// What an archive's copy of a segment has after the end of the log's own copy.
+/// The records that an archive's copy of a segment has after the end of the log's own copy.
 #[derive(Clone, Copy)]
 pub(super) enum Behind {
     /// No records.

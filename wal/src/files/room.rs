@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What is known of the space, as atomics that the threads share.
+/// The known space, as atomics that the threads share.
 pub(super) struct Room {
     /// Free space is below the reserve.
     pub(super) low: AtomicBool,

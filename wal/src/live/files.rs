@@ -134,7 +134,7 @@ impl Files {
         }))
     }
 
-    /// Reads again whether there is a frame now where there was none.
+    /// Checks again whether a frame has been written at a place that was blank.
     pub(super) fn filled(
         &self,
         segment: &Segment,

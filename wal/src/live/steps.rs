@@ -13,7 +13,7 @@ pub(super) struct HeldBack {
     pub(super) behind: Place,
 }
 
-/// What to do where the frames of a segment end.
+/// The next step at the end of the frames of a segment.
 pub(super) enum Turn {
     /// Reads on at the same place.
     Again,

@@ -5,7 +5,7 @@ use crate::format::{self, Chain, LogId};
 /// Maximum number of snapshots that are kept.
 pub(crate) const SNAPSHOTS_MAX: usize = 2;
 
-/// What a sealed segment holds.
+/// The content of a sealed segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seal {
     /// End of the last frame, in bytes from the start of the file.

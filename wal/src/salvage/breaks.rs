@@ -113,7 +113,7 @@ impl<'a> Breaks<'a> {
         damage.map(|found| found.damage).collect()
     }
 
-    /// Adds what differs in a sealed segment from what was written, each place once.
+    /// Adds the places at which a sealed segment differs from its seal, each once.
     fn sealed(
         &mut self,
         (segment, seal): (&Segment, &Seal),
@@ -161,7 +161,7 @@ impl<'a> Breaks<'a> {
         Ok(())
     }
 
-    /// Why no frame of a sealed segment goes on from an end of frames; `None` if one does.
+    /// Returns why no frame of a sealed segment continues from an end of frames; `None` if one does.
     fn fault(
         &self,
         window: &mut Window<'_>,

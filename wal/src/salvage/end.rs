@@ -1,4 +1,4 @@
-//! Whether the end of a damaged log is known, or there may have been more.
+//! Determines whether the end of a damaged log is known, or further records may have been lost.
 
 use std::io;
 

@@ -9,11 +9,10 @@ use crate::storage::Storage;
 use crate::verify::verify;
 use crate::visitor::{Discard, Record, SnapshotInfo, Visitor};
 
-/// Called with the bytes that are done and their total.
+/// Callback with the number of processed bytes and their total.
 pub type OnSurvey<'a> = dyn FnMut(u64, u64) + 'a;
 
-/// Reports the progress of reading everything as at a start: half of the work, before which
-/// `before` bytes are done.
+/// Reports the progress of a verification, which is half of the work; `before` bytes were processed earlier.
 struct Checking<'a, 'b> {
     before: u64,
     bytes: u64,

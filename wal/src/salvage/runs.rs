@@ -27,7 +27,7 @@ pub(super) struct Run {
     pub(super) chain: Chain,
 }
 
-/// What a segment holds.
+/// The content of a segment.
 pub(super) struct SegmentRuns {
     pub(super) runs: Vec<Run>,
     /// The highest position that any frame in it states.
@@ -180,14 +180,14 @@ impl Run {
     }
 }
 
-/// What a run shows.
+/// A step of showing a run.
 enum Seen<'a> {
     Record(Record<'a>),
     /// The bytes of one more frame were read.
     Bytes(u64),
 }
 
-/// What several runs show.
+/// A step of showing several runs.
 pub(super) enum Step<'a> {
     /// A record.
     Record(Record<'a>),
@@ -261,7 +261,7 @@ pub(super) fn id_of(
     })
 }
 
-/// Returns the log whose segment a file says that it is; `None` when its header cannot be read.
+/// Returns the log id in a segment's header; `None` when the header cannot be read.
 fn log_of_segment(storage: &dyn Storage, name: &str) -> Result<Option<LogId>, Error> {
     let failed = |source| Error::io("read", storage.describe(name))(source);
     let file = storage.open_read(name).map_err(failed)?;

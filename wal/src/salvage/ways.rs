@@ -1,5 +1,5 @@
-//! The ways out of damage: a snapshot, or the log's beginning, with the runs that continue from it,
-//! and those before it that lead there without a gap.
+//! Determines the ways out of damage. Each is a snapshot, or the log's beginning, with the runs that continue it, and
+//! the runs before it that lead there without a gap.
 
 use std::cmp::Reverse;
 
@@ -17,7 +17,7 @@ pub(super) struct Way {
     pub(super) path: Vec<usize>,
 }
 
-/// The parts of which ways are made.
+/// The runs and snapshots from which ways are built.
 pub(super) struct Parts<'a> {
     pub(super) storage: &'a dyn Storage,
     pub(super) log: &'a LogId,

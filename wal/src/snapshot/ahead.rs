@@ -24,7 +24,7 @@ pub(super) enum Fault {
     Error(Error),
 }
 
-/// The blocks that are to be read, and where they are.
+/// The blocks to read, and their place.
 pub(super) struct Blocks<'a> {
     pub(super) file: &'a dyn File,
     /// The file's name.

@@ -4,7 +4,7 @@ use super::layout::{BLOCK_BYTES, BLOCK_HEADER, KEPT_HEAD, NOTE_HEAD, NOTES_HEAD}
 use crate::format::to_u64;
 use crate::packed::Packer;
 
-/// Number of blocks at the beginning that are all packed; of the later ones only some are.
+/// Number of first blocks that are all packed; of later blocks only some are.
 const ALL_OF: u64 = 32;
 
 /// Estimates how much space items take in a snapshot. Its blocks are packed, and how much smaller they
@@ -67,7 +67,7 @@ impl SizeEstimate {
         self.notes += NOTE_HEAD + bytes;
     }
 
-    /// Packs the current block, if it is full. To be called between items, where nobody waits.
+    /// Packs the current block, if it is full. Call it between items, while no other thread waits.
     pub fn settle(&mut self) {
         if self.filled >= BLOCK_BYTES {
             self.pack();

@@ -186,7 +186,7 @@ impl<'a> Payload<'a> {
 
 /// The faults of items that cannot be unpacked, and of notes that are not those of the block's records.
 const NOT_PACKED: &str = "a block cannot be unpacked";
-pub(super) const NOT_NOTES: &str = "what a block notes is not of its records";
+pub(super) const NOT_NOTES: &str = "the notes of a block are not those of its records";
 /// Bytes before all notes; [`NOTE_HEAD`] are before each.
 pub(super) const NOTES_HEAD: usize = 4;
 pub(super) const NOTE_HEAD: usize = 5;
@@ -244,7 +244,7 @@ impl<'a> Notes<'a> {
 /// Where the kept records are in a snapshot: the first position and the offset of each block.
 pub(super) type KeptBlocks = Vec<(u64, u64)>;
 
-/// What the header of a block says, and where the block lies.
+/// The content of the header of a block, and the place of the block.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
     pub(super) kind: u8,

@@ -95,7 +95,7 @@ fn shown(
         listed,
         visitor,
         is_ahead,
-        told: 0,
+        reported: 0,
         kept: 0,
         entries: 0,
         last: 0,
@@ -124,7 +124,7 @@ struct Reading<'a> {
     /// Whether another thread reads on while something is shown.
     is_ahead: bool,
     /// The offset that was last reported to the visitor.
-    told: u64,
+    reported: u64,
     /// Kept records that were read.
     kept: u64,
     /// Entries that were read.
@@ -153,10 +153,10 @@ impl Reading<'_> {
             return shown.map_err(Self::refused(self.listed.covers));
         }
         self.items(block, payload)?;
-        if block.end - self.told >= PROGRESS {
+        if block.end - self.reported >= PROGRESS {
             self.visitor
                 .progress_of_snapshot(block.end, self.listed.length);
-            self.told = block.end;
+            self.reported = block.end;
         }
         Ok(())
     }
@@ -331,12 +331,12 @@ impl Reading<'_> {
     }
 }
 
-/// Whether a file says of itself that it is this log's snapshot.
+/// Whether the header of a file names this log as the snapshot's.
 pub(crate) fn is_of(storage: &dyn Storage, name: &str, log: &LogId) -> Result<bool, Error> {
     Ok(log_of(storage, name)? == Some(*log))
 }
 
-/// Returns the log whose snapshot a file says that it is; `None` when it is none.
+/// Returns the log id in a snapshot's header; `None` when the file is no snapshot.
 pub(crate) fn log_of(storage: &dyn Storage, name: &str) -> Result<Option<LogId>, Error> {
     let failed = |source| Error::io("read", storage.describe(name))(source);
     let file = storage.open_read(name).map_err(failed)?;

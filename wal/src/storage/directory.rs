@@ -1,4 +1,4 @@
-//! The interface to a directory and its files, as a log needs it.
+//! The interface through which a log uses a directory and its files.
 
 use std::io;
 use std::sync::Arc;
@@ -13,63 +13,63 @@ pub trait Storage: Send + Sync {
     /// none when the directory is missing.
     ///
     /// # Errors
-    /// What the system says.
+    /// The errors of the system.
     fn list(&self, directory: &str) -> io::Result<Vec<String>>;
 
     /// Opens a file to read.
     ///
     /// # Errors
-    /// `NotFound` when there is none; else what the system says.
+    /// `NotFound` when there is none; else the errors of the system.
     fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
     /// Opens a file to read and write. A link of that name is not followed.
     ///
     /// # Errors
-    /// `NotFound` when there is none; else what the system says.
+    /// `NotFound` when there is none; else the errors of the system.
     fn open_write(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
     /// Makes an empty file, mode 0600. Replaces an existing file of that name; whoever has the old one
     /// open still reads its content. A link of that name is not followed.
     ///
     /// # Errors
-    /// What the system says.
+    /// The errors of the system.
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
     /// Makes an empty file, mode 0600, under a name that must be free: of several attempts at once, one
     /// succeeds.
     ///
     /// # Errors
-    /// `AlreadyExists` when something has the name; else what the system says.
+    /// `AlreadyExists` when something has the name; else the errors of the system.
     fn create_new(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
     /// Renames a file; replaces the one that has the new name.
     ///
     /// # Errors
-    /// What the system says.
+    /// The errors of the system.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The errors of the system.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Makes a directory, mode 0700; one that is there already is fine.
     ///
     /// # Errors
-    /// What the system says.
+    /// The errors of the system.
     fn create_dir(&self, directory: &str) -> io::Result<()>;
 
     /// Makes the names in a directory durable.
     ///
     /// # Errors
-    /// What the system says.
+    /// The errors of the system.
     fn sync_dir(&self, directory: &str) -> io::Result<()>;
 
     /// When a file was last written.
     ///
     /// # Errors
-    /// `NotFound` when there is none, `Unsupported` when the time is not known; else what the system says.
+    /// `NotFound` when there is none, `Unsupported` when the time is not known; else the errors of the system.
     fn modified(&self, _name: &str) -> io::Result<SystemTime> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -77,7 +77,7 @@ pub trait Storage: Send + Sync {
     /// Bytes that this process may still write to the file system.
     ///
     /// # Errors
-    /// What the system says.
+    /// The errors of the system.
     fn free_bytes(&self) -> io::Result<u64>;
 
     /// Checks that the directory is still the one that its path leads to. All other calls work in the
@@ -94,27 +94,27 @@ pub trait Storage: Send + Sync {
     /// process that writes to the directory does so first.
     ///
     /// # Errors
-    /// `PermissionDenied` when others than this holder's user may write to the directory;
-    /// else what the system says; a lock that is taken is no error but [`Locked::Busy`].
+    /// `PermissionDenied` when others than this holder's user may write to the directory; else the errors of the
+    /// system; a lock that is taken is no error but [`Locked::Busy`].
     fn lock(&self, name: &str, holder: &str) -> io::Result<Locked>;
 
     /// Locks a file against [`Storage::lock`] without writing. A missing file
     /// is free.
     ///
     /// # Errors
-    /// What the system says; a lock that is taken is no error but [`Locked::Busy`].
+    /// The errors of the system; a lock that is taken is no error but [`Locked::Busy`].
     fn lock_shared(&self, name: &str) -> io::Result<Locked>;
 
     /// Replaces the holder's name in a locked file. Only the holder calls this.
     ///
     /// # Errors
-    /// What the system says.
-    fn tell(&self, name: &str, holder: &str) -> io::Result<()>;
+    /// The errors of the system.
+    fn set_holder(&self, name: &str, holder: &str) -> io::Result<()>;
 
     /// Returns a random id for a new log.
     ///
     /// # Errors
-    /// What the system says.
+    /// The errors of the system.
     fn random_id(&self) -> io::Result<[u8; 16]>;
 
     /// Returns the name for people: with its path.
@@ -126,32 +126,32 @@ pub trait File: Send + Sync {
     /// Its length in bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The errors of the system.
     fn length(&self) -> io::Result<u64>;
 
     /// Reads until the buffer is full or the file ends; returns the bytes read.
     ///
     /// # Errors
-    /// What the system says.
+    /// The errors of the system.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// Writes some of the bytes, at least one; returns how many.
     ///
     /// # Errors
-    /// What the system says.
+    /// The errors of the system.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
 
     /// Truncates the file, or extends it by zeros.
     ///
     /// # Errors
-    /// What the system says.
+    /// The errors of the system.
     fn set_length(&self, length: u64) -> io::Result<()>;
 
     /// Makes bytes and length durable.
     ///
     /// # Errors
-    /// What the system says. After an error, bytes that were not durable may be lost unnoticed: a second
-    /// call proves nothing.
+    /// The errors of the system. After an error, bytes that were not durable may be lost unnoticed: a second call
+    /// proves nothing.
     fn sync(&self) -> io::Result<()>;
 }
 

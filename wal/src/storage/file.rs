@@ -40,8 +40,8 @@ impl FileStorage {
     /// missing.
     ///
     /// # Errors
-    /// `PermissionDenied` with a sentence when other users may write to it, or it belongs
-    /// to another user; else what the system says.
+    /// `PermissionDenied` with a sentence when other users may write to it, or it belongs to another user; else the
+    /// errors of the system.
     pub fn create(directory: &Path) -> io::Result<Self> {
         make_directory(directory)?;
         let storage = Self::existing(directory)?;
@@ -68,7 +68,7 @@ impl FileStorage {
     /// [`Storage::lock`] checks who may write.
     ///
     /// # Errors
-    /// `NotADirectory` when it is something else; else what the system says.
+    /// `NotADirectory` when it is something else; else the errors of the system.
     pub fn existing(directory: &Path) -> io::Result<Self> {
         let named = std::path::absolute(directory)?;
         let directory = fs::canonicalize(directory)?;
@@ -362,7 +362,7 @@ impl Storage for FileStorage {
         }
     }
 
-    fn tell(&self, name: &str, holder: &str) -> io::Result<()> {
+    fn set_holder(&self, name: &str, holder: &str) -> io::Result<()> {
         let file = self.open(name, OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
         // The new content is longer than the previous one, so that no reader finds an empty file.
         file.write_all_at(holder.as_bytes(), 0)?;

@@ -1,4 +1,4 @@
-//! Changes while a reader reads, for tests.
+//! A storage that changes while it is read, for tests.
 
 use std::io;
 use std::sync::Arc;

@@ -110,7 +110,7 @@ impl<R: ReadOnly> Storage for R {
         ReadOnly::lock_shared(self, name)
     }
 
-    fn tell(&self, _: &str, _: &str) -> io::Result<()> {
+    fn set_holder(&self, _: &str, _: &str) -> io::Result<()> {
         Err(only_reads())
     }
 

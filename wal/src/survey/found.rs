@@ -1,4 +1,4 @@
-//! What a survey has found in the directory of a log.
+//! The findings of a survey of the directory of a log.
 
 use std::io;
 
@@ -12,7 +12,7 @@ pub(crate) const MISSING: &str = "the frame that belongs here is missing";
 pub(crate) const OTHER_RECORDS: &str =
     "the records in this segment are not those that the manifest lists";
 
-/// What is wrong with a file that ends before its records do, at this offset.
+/// Describes the fault of a file that ends before its records, which end at this offset.
 pub(crate) fn ends_early(records_end: u64) -> String {
     format!("the file ends here, but its records go on to offset {records_end}")
 }
@@ -56,7 +56,7 @@ pub(super) fn end_location(
     }
 }
 
-/// What was read of a segment. The survey keeps those of segments that are open in the manifest.
+/// The content of a segment as it was read. The survey keeps it for segments that are open in the manifest.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenSegment {
     pub(crate) number: u64,
@@ -132,7 +132,7 @@ impl OpenSegment {
     }
 }
 
-/// What a survey has found in a log's directory.
+/// The findings of a survey.
 pub(crate) struct Survey {
     pub(crate) observation: Observation,
     /// Where the log ends, or what is wrong with it.

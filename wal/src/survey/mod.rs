@@ -1,5 +1,5 @@
-//! Reads a log from its first live record to its end and returns what it found.
-//! Changes nothing and judges nothing: that is for `verdict` and `recovery`.
+//! Reads a log from its first live record to its end and returns the findings. It changes nothing and judges nothing:
+//! `verdict` and `recovery` do.
 
 mod found;
 mod unlisted;

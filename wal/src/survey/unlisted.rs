@@ -26,9 +26,8 @@ enum Kind {
     Fault(Location),
 }
 
-/// Classifies the files that the manifest does not list. A segment that a crash left is blank, or
-/// comes before the log's first one; a snapshot states whose it is; the files of an ancestor are to
-/// be given up; anything else is a fault.
+/// Classifies the files that the manifest does not list. A segment that a crash left is blank, or comes before the
+/// log's first one; a snapshot names its log; the files of an ancestor are to be given up; anything else is a fault.
 pub(super) fn unlisted(storage: &dyn Storage, manifest: &Manifest) -> Result<Unlisted, Error> {
     let names = storage
         .list("")

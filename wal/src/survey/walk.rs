@@ -31,8 +31,8 @@ pub(crate) fn survey(
     walk.read(manifest)
 }
 
-/// Reads what comes after `covered`. Of the segments before it, checks only that they exist and
-/// follow each other: whose they are, how long, and the digest that they begin with.
+/// Reads the records after `covered`. Of the segments before it, checks only that they exist and follow each other:
+/// whose they are, how long, and the digest that they begin with.
 pub(crate) fn survey_behind(
     storage: &dyn Storage,
     manifest: &Manifest,
@@ -46,7 +46,7 @@ pub(crate) fn survey_behind(
     walk.read(manifest)
 }
 
-/// Reads what comes after `covered`, up to a position; nothing that is behind that is looked at.
+/// Reads the records after `covered`, up to a position; nothing after that position is examined.
 pub(crate) fn survey_upto(
     storage: &dyn Storage,
     manifest: &Manifest,
@@ -61,7 +61,7 @@ pub(crate) fn survey_upto(
     walk.read(manifest)
 }
 
-/// What was found in a segment.
+/// The result of reading a segment.
 enum SegmentScan {
     /// Everything is as it should be; the log may go on in the next segment.
     Whole,
@@ -369,7 +369,7 @@ impl<'a> Walk<'a> {
                 });
             }
             self.last_frame = Some((segment.number, open.end));
-            self.told(open.end);
+            self.report_progress(open.end);
         }
         Ok(End::Blank)
     }
@@ -446,7 +446,7 @@ impl<'a> Walk<'a> {
         Ok(Some((from, end)))
     }
 
-    fn told(&mut self, offset: u64) {
+    fn report_progress(&mut self, offset: u64) {
         let done = self.bytes_done + offset;
         if done - self.bytes_told >= to_u64(WINDOW) {
             self.bytes_told = done;

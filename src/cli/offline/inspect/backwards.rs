@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use wal::BoxError;
 use wal::live::LiveReader;
 
+use super::common_args::{CommonArgs, Reading, failed, known, operation_name};
 use super::history::{SnapshotVisitor, Unlisted, show};
-use super::looking::{Looking, Reading, failed, known, operation_name};
 use super::mask::Mask;
 use crate::base::digest::Digest;
 use crate::base::time::Timestamp;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
+use crate::cli::stderr::print_to_stderr;
 use crate::cli::table::{Column, Growing, left, right, time};
-use crate::cli::tell;
 use crate::domain::resource::Kind;
 use crate::journal::messages::{KIND_AND_VERSION, Sent};
 use crate::journal::record::Record;
@@ -99,26 +99,26 @@ impl Last {
 ///
 /// # Errors
 /// When there is no such resource in the log, or the log is damaged.
-pub(super) fn tell(
-    looking: &Looking,
+pub(super) fn print_newest_first(
+    common: &CommonArgs,
     kind: Kind,
     key: Digest,
     limit: Option<u64>,
 ) -> Result<(), Failure> {
-    let (mut position, first) = last(looking, key)?;
+    let (mut position, first) = last(common, key)?;
     if position == 0 {
         return Err(Failure::other(format!(
             "there is no {} with this identifier in the log",
             kind.name
         )));
     }
-    let mask = looking.mask();
+    let mask = common.mask();
     let mut out = Output::new();
     let mut table = Growing::new(COLUMNS);
     let mut left = limit.unwrap_or(u64::MAX);
     while position >= first && left > 0 {
-        let commit = read(looking, kind, key, position, first)?;
-        if looking.json {
+        let commit = read(common, kind, key, position, first)?;
+        if common.json {
             out.json(&commit.json(mask))?;
         } else {
             table.row(&mut out, commit.row(mask))?;
@@ -132,7 +132,7 @@ pub(super) fn tell(
     table.print(&mut out)?;
     out.flush()?;
     if position > 0 && left > 0 {
-        tell::tell(format_args!(
+        print_to_stderr(format_args!(
             "carebook: the log begins at position {first}: the commit before, at position {position}, \
              was removed by a compaction, and its result is only in the snapshot"
         ));
@@ -142,15 +142,15 @@ pub(super) fn tell(
 
 /// Returns the position of the resource's last change, 0 if there is no such resource; and the first position of the
 /// log.
-fn last(looking: &Looking, key: Digest) -> Result<(u64, u64), Failure> {
+fn last(common: &CommonArgs, key: Digest) -> Result<(u64, u64), Failure> {
     loop {
-        let reader = looking.reader(1)?;
+        let reader = common.reader(1)?;
         let first = reader
             .first_position()
             .map_err(|error| failed(&reader, &error))?;
         let (mut last, covers) = Last::of(&reader, false, key)?;
         let from = covers.map_or(first, |covers| covers + 1);
-        let mut reader = looking.reader(from)?;
+        let mut reader = common.reader(from)?;
         let read = reader.read_on(&mut |found| {
             let record = Record::decode(found.payload)?;
             let unlisted = last.unlisted.of_record(found.position, &record)?;
@@ -171,18 +171,18 @@ fn last(looking: &Looking, key: Digest) -> Result<(u64, u64), Failure> {
 
 /// Returns the commit at this position, which has to change the resource; `first` is the first position of the log.
 fn read(
-    looking: &Looking,
+    common: &CommonArgs,
     kind: Kind,
     key: Digest,
     position: u64,
     first: u64,
 ) -> Result<Commit, Failure> {
-    let reader = looking.reader(position)?;
+    let reader = common.reader(position)?;
     let unlisted = Unlisted::of(&reader)?;
     let mut commit = find(reader, unlisted, key, position)?;
     if commit.is_none() && kind.tag == KIND_AND_VERSION.0 {
         // Which message a record of an older program has settled is known only from the records before it.
-        let reader = looking.reader(first)?;
+        let reader = common.reader(first)?;
         let unlisted = match first {
             1 => Unlisted::of(&reader)?,
             _ => Last::of(&reader, true, key)?.0.unlisted,

@@ -10,13 +10,13 @@ use serde_json::{Map, Value, json};
 use wal::live::{LiveEnd, LiveReader, LiveRecord, SegmentFile};
 use wal::{BoxError, SnapshotInfo};
 
+use super::common_args::{CommonArgs, Reading, failed, operation_name, print_missing_records};
 use super::history::{SnapshotVisitor, States, Unlisted, show};
-use super::looking::{Looking, Reading, failed, operation_name, tell_what_is_missing};
 use crate::base::hex::hex;
 use crate::base::time::Timestamp;
 use crate::catalogue::recorded_operations;
 use crate::cli::exit::Failure;
-use crate::cli::output::{Output, kind_name, told_snapshots};
+use crate::cli::output::{Output, kind_name, snapshots_json};
 use crate::cli::table::{Column, Growing, left, right};
 use crate::journal::counters::Counters;
 use crate::journal::record::{Record, RecordOutcome};
@@ -40,7 +40,7 @@ Exit codes:
   5  it was written by another version of carebook, which is named")]
 pub(super) struct CountsArgs {
     #[command(flatten)]
-    looking: Looking,
+    common: CommonArgs,
 }
 
 /// A number of items, and their total size in bytes.
@@ -166,7 +166,7 @@ impl Counting {
         // Operations whose commits are all removed from the log are listed, too.
         for tag in self.before.operations.keys() {
             let known = recorded_operations().find(|(known, _)| known == tag);
-            let name = known.map_or(super::looking::REFERENCE_FACTS, |(_, name)| name);
+            let name = known.map_or(super::common_args::REFERENCE_FACTS, |(_, name)| name);
             self.operations.entry(name).or_default();
         }
         for standing in self.states.all.values() {
@@ -184,14 +184,14 @@ impl CountsArgs {
         let snapshots = reader
             .snapshots()
             .map_err(|error| failed(&reader, &error))?;
-        let files = files(&self.looking.data).map_err(|error| {
+        let files = files(&self.common.data).map_err(|error| {
             Failure::other(format!(
                 "{} cannot be listed: {error}",
-                self.looking.data.display()
+                self.common.data.display()
             ))
         })?;
         let mut out = Output::new();
-        if self.looking.json {
+        if self.common.json {
             out.json(&json(
                 &reader,
                 &end,
@@ -210,7 +210,7 @@ impl CountsArgs {
             )?;
         }
         out.flush()?;
-        tell_what_is_missing(&end);
+        print_missing_records(&end);
         Ok(())
     }
 }
@@ -218,7 +218,7 @@ impl CountsArgs {
 impl CountsArgs {
     fn read(&self) -> Result<(LiveReader, Counting, LiveEnd), Failure> {
         loop {
-            let reader = self.looking.reader(1)?;
+            let reader = self.common.reader(1)?;
             let first = reader
                 .first_position()
                 .map_err(|error| failed(&reader, &error))?;
@@ -235,7 +235,7 @@ impl CountsArgs {
                     .unlisted
                     .end_of_snapshot(|entry| states.put(entry))?;
             }
-            let mut reader = self.looking.reader(first)?;
+            let mut reader = self.common.reader(first)?;
             reading.begin(&reader, first)?;
             let read = reader.read_on(&mut |found| {
                 reading.passed(&found);
@@ -279,7 +279,7 @@ fn files(data: &Path) -> io::Result<BTreeMap<String, u64>> {
 /// Returns the number of all commits of the operation, including those that the log no longer has.
 fn ever(counting: &Counting, name: &str) -> u64 {
     let tag = match name {
-        super::looking::REFERENCE_FACTS => Some(0),
+        super::common_args::REFERENCE_FACTS => Some(0),
         _ => recorded_operations()
             .find(|(_, known)| *known == name)
             .map(|(tag, _)| tag),
@@ -346,7 +346,7 @@ fn json(
         "operations": operations,
         "resources": resources,
         "segments": segments,
-        "snapshots": told_snapshots(snapshots),
+        "snapshots": snapshots_json(snapshots),
         "keptRecords": counting.kept,
         "files": files,
     })

@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use wal::live::LiveReader;
 use wal::{BoxError, SnapshotInfo, Visitor};
 
-use super::looking::{failed, known};
+use super::common_args::{failed, known};
 use crate::base::codec::{Blob, DecodeError};
 use crate::base::digest::Digest;
 use crate::base::time::Timestamp;

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use wal::BoxError;
 use wal::live::LiveEnd;
 
-use super::history::{SnapshotVisitor, show};
-use super::looking::{
-    Looking, Reading, failed, operation_name, parse_operation, tell_what_is_missing,
+use super::common_args::{
+    CommonArgs, Reading, failed, operation_name, parse_operation, print_missing_records,
 };
+use super::history::{SnapshotVisitor, show};
 use super::mask::Mask;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
@@ -48,7 +48,7 @@ Exit codes:
   5  it was written by another version of carebook, which is named")]
 pub(super) struct KeysArgs {
     #[command(flatten)]
-    looking: Looking,
+    common: CommonArgs,
     /// Only keys of this operation, as docs/operations.md names it.
     #[arg(long, value_name = "NAME", value_parser = parse_operation)]
     operation: Option<&'static str>,
@@ -62,7 +62,7 @@ pub(super) struct KeysArgs {
 
 impl KeysArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let reader = self.looking.reader(1)?;
+        let reader = self.common.reader(1)?;
         let first = reader.first_position();
         let first = first.map_err(|error| failed(&reader, &error))?;
         // The log is read twice, because the record that forgets a key or replaces its response comes later than the
@@ -73,9 +73,9 @@ impl KeysArgs {
         let mut listing = Listing {
             arguments: &self,
             gone,
-            mask: self.looking.mask(),
+            mask: self.common.mask(),
             out: Output::new(),
-            table: (!self.looking.json).then(|| Growing::new(COLUMNS)),
+            table: (!self.common.json).then(|| Growing::new(COLUMNS)),
             failure: None,
         };
         let ended = self.each(first, &mut listing, Reading::unseen());
@@ -87,10 +87,10 @@ impl KeysArgs {
         }
         listing.out.flush()?;
         let (again, end) = ended?;
-        tell_what_is_missing(&end);
+        print_missing_records(&end);
         if end.missed.is_some() || again < from {
             return Err(Failure::other(
-                "a compaction has overtaken the reading: what is listed is not all",
+                "a compaction has overtaken the reading: the list is not complete",
             ));
         }
         Ok(())
@@ -104,12 +104,12 @@ impl KeysArgs {
         keys: &mut impl Keys,
         mut reading: Reading,
     ) -> Result<(u64, LiveEnd), Failure> {
-        let mut reader = self.looking.reader(1)?;
+        let mut reader = self.common.reader(1)?;
         let mut from = first;
         if first > 1 {
             let shown = show(&reader, false, keys, &reading.bar)?;
             from = shown.map_or(first, |info| info.covers + 1);
-            reader = self.looking.reader(from)?;
+            reader = self.common.reader(from)?;
         }
         reading.begin(&reader, from)?;
         let read = reader.read_on(&mut |found| {

@@ -5,11 +5,11 @@
 //! the log's last write.
 
 mod backwards;
+mod common_args;
 mod counts;
 mod history;
 pub(super) mod ids;
 mod keys;
-mod looking;
 pub(super) mod mask;
 pub(super) mod records;
 mod resource;

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use wal::BoxError;
 use wal::live::{LiveEnd, LiveRecord};
 
-use super::ids::Ids;
-use super::looking::{
-    Looking, Reading, failed, known, operation_name, parse_kind, parse_operation, parse_time,
-    tell_what_is_missing,
+use super::common_args::{
+    CommonArgs, Reading, failed, known, operation_name, parse_kind, parse_operation, parse_time,
+    print_missing_records,
 };
+use super::ids::Ids;
 use super::mask::Mask;
 use crate::base::digest::Digest;
 use crate::base::hex::hex;
@@ -25,10 +25,10 @@ use crate::domain::outbox::message::Message;
 use crate::domain::resource::Kind;
 use crate::journal::record::{Record, RecordOutcome};
 
-/// Interval at which `--follow` looks for new records.
+/// Interval at which `--follow` checks for new records.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// How often a directory may be found away before `--follow` ends: one look may meet a moment between two states.
+/// Number of checks that must miss the directory before `--follow` ends: a single check may come during a rename.
 const AWAY_MAX: u32 = 3;
 
 const COLUMNS: &[Column] = &[
@@ -69,7 +69,7 @@ Exit codes:
   5  it was written by another version of carebook, which is named")]
 pub(super) struct RecordsArgs {
     #[command(flatten)]
-    looking: Looking,
+    common: CommonArgs,
     /// The first position to show.
     #[arg(long, value_name = "POSITION")]
     from: Option<u64>,
@@ -125,15 +125,15 @@ impl RecordsArgs {
                 "--to {to} is before --from {from}: no position lies between them"
             )));
         }
-        let directory = existing(&self.looking.data)?;
+        let directory = existing(&self.common.data)?;
         let mut away = 0;
-        let mut reader = self.looking.reader(from)?;
+        let mut reader = self.common.reader(from)?;
         let reading = Reading::new("reading the log");
         reading.begin(&reader, from)?;
         let mut showing = Showing {
-            mask: self.looking.mask(),
+            mask: self.common.mask(),
             out: Output::new(),
-            table: (!self.looking.json).then(|| Growing::new(COLUMNS)),
+            table: (!self.common.json).then(|| Growing::new(COLUMNS)),
             ids: Ids::default(),
             left: self.limit.unwrap_or(u64::MAX),
             failure: None,
@@ -147,7 +147,7 @@ impl RecordsArgs {
             // Records before damage are shown before the damage is reported.
             showing.pause()?;
             let end = read.map_err(|error| failed(&reader, &error))?;
-            tell_what_is_missing(&LiveEnd {
+            print_missing_records(&LiveEnd {
                 // With `--follow`, later reads report the unproved records.
                 unproved: if self.follow { 0 } else { end.unproved },
                 ..end
@@ -164,12 +164,12 @@ impl RecordsArgs {
         }
     }
 
-    /// The failure where the directory is no longer the one that was opened.
+    /// Returns the failure for a directory that is no longer the one that was opened.
     fn moved(&self, why: &std::io::Error) -> Failure {
         Failure::other(format!(
             "the directory that was followed is no longer at {}: {why}; its commits are printed up to here; begin \
              again to follow what is there now",
-            self.looking.data.display()
+            self.common.data.display()
         ))
     }
 

@@ -8,10 +8,10 @@ use wal::BoxError;
 use wal::live::LiveRecord;
 
 use super::backwards;
-use super::history::{ResourceAt, SnapshotVisitor, States, Unlisted, show};
-use super::looking::{
-    Looking, Reading, failed, known, operation_name, parse_kind, tell_what_is_missing,
+use super::common_args::{
+    CommonArgs, Reading, failed, known, operation_name, parse_kind, print_missing_records,
 };
+use super::history::{ResourceAt, SnapshotVisitor, States, Unlisted, show};
 use super::mask::{Difference, Mask};
 use crate::base::codec::DecodeError;
 use crate::base::digest::Digest;
@@ -20,8 +20,8 @@ use crate::base::time::Timestamp;
 use crate::catalogue;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
+use crate::cli::stderr::print_to_stderr;
 use crate::cli::table::{Column, Growing, left, right, time};
-use crate::cli::tell::tell;
 use crate::domain::registered::AnyResource;
 use crate::domain::resource::Kind;
 use crate::journal::messages::Sent;
@@ -79,7 +79,7 @@ pub(super) struct ResourceArgs {
     #[arg(long, value_name = "NUMBER", requires = "backwards")]
     limit: Option<u64>,
     #[command(flatten)]
-    looking: Looking,
+    common: CommonArgs,
 }
 
 impl ResourceArgs {
@@ -87,7 +87,7 @@ impl ResourceArgs {
         self.expect_all_parts()?;
         if self.backwards {
             let key = self.kind.key(&self.id);
-            return backwards::tell(&self.looking, self.kind, key, self.limit);
+            return backwards::print_newest_first(&self.common, self.kind, key, self.limit);
         }
         let (history, first) = self.read()?;
         if history.revisions.is_empty() {
@@ -96,11 +96,11 @@ impl ResourceArgs {
                 self.kind.name
             )));
         }
-        let mask = self.looking.mask();
+        let mask = self.common.mask();
         let mut out = Output::new();
         let mut table = Growing::new(COLUMNS);
         for revision in &history.revisions {
-            if self.looking.json {
+            if self.common.json {
                 out.json(&revision.json(mask))?;
             } else {
                 revision.rows(mask, &mut table, &mut out)?;
@@ -109,7 +109,7 @@ impl ResourceArgs {
         table.print(&mut out)?;
         out.flush()?;
         if let Some(base) = &history.base {
-            tell(format_args!(
+            print_to_stderr(format_args!(
                 "carebook: the log begins at position {first}; the resource's earlier history, before position \
                  {}, was removed by a compaction",
                 base.position + 1
@@ -138,10 +138,10 @@ impl ResourceArgs {
     /// Reads the history, and the first position of the log.
     fn read(&self) -> Result<(History, u64), Failure> {
         loop {
-            let reader = self.looking.reader(1)?;
+            let reader = self.common.reader(1)?;
             let first = reader.first_position();
             let first = first.map_err(|error| failed(&reader, &error))?;
-            let mut reader = self.looking.reader(first)?;
+            let mut reader = self.common.reader(first)?;
             let mut history = History::new(self.kind.key(&self.id), Unlisted::of(&reader)?);
             let mut reading = Reading::new("reading the log");
             if first > 1 {
@@ -154,12 +154,12 @@ impl ResourceArgs {
             reading.begin(&reader, first)?;
             let read = reader.read_on(&mut |found| {
                 reading.passed(&found);
-                history.look(&found)
+                history.add_record(&found)
             });
             let end = read.map_err(|error| failed(&reader, &error))?;
             if end.missed.is_none() {
-                history.tell_base().map_err(Failure::other)?;
-                tell_what_is_missing(&end);
+                history.add_base().map_err(Failure::other)?;
+                print_missing_records(&end);
                 return Ok((history, first));
             }
             // A compaction has overtaken the reader; start again.
@@ -172,19 +172,19 @@ struct History {
     key: Digest,
     /// The resource's state in a snapshot, if the log's first records were removed.
     base: Option<ResourceAt>,
-    is_base_told: bool,
+    is_base_added: bool,
     states: States,
     unlisted: Unlisted,
-    revisions: Vec<Told>,
+    revisions: Vec<RevisionEntry>,
 }
 
 /// One revision of the resource.
-struct Told {
+struct RevisionEntry {
     position: u64,
     /// The commit; `None` if the revision comes from a snapshot.
     by: Option<By>,
     /// The new state; unknown for a commit before the snapshot.
-    became: Option<Became>,
+    became: Option<StateChange>,
 }
 
 struct By {
@@ -195,7 +195,7 @@ struct By {
     event: Value,
 }
 
-struct Became {
+struct StateChange {
     revision: Revision,
     before: Value,
     after: Value,
@@ -236,13 +236,13 @@ impl History {
             key,
             unlisted,
             base: None,
-            is_base_told: false,
+            is_base_added: false,
             states: States::default(),
             revisions: Vec::new(),
         }
     }
 
-    fn look(&mut self, found: &LiveRecord<'_>) -> Result<ControlFlow<()>, BoxError> {
+    fn add_record(&mut self, found: &LiveRecord<'_>) -> Result<ControlFlow<()>, BoxError> {
         let record = Record::decode(found.payload)?;
         let key = self.key;
         let unlisted = self.unlisted.of_record(found.position, &record)?;
@@ -264,7 +264,7 @@ impl History {
             let became = if before_base {
                 None
             } else {
-                self.tell_base()?;
+                self.add_base()?;
                 let before = self.states.apply(found.position, record.at, change)?;
                 let after = self
                     .states
@@ -273,7 +273,7 @@ impl History {
                     .ok_or("the change has left no state")?;
                 Some(became(resource, before.as_deref(), &after.state)?)
             };
-            self.revisions.push(Told {
+            self.revisions.push(RevisionEntry {
                 position: found.position,
                 by: Some(by),
                 became,
@@ -283,12 +283,12 @@ impl History {
     }
 
     /// Adds the snapshot's state, in its place between the commits.
-    fn tell_base(&mut self) -> Result<(), BoxError> {
-        let Some(base) = self.base.as_ref().filter(|_| !self.is_base_told) else {
+    fn add_base(&mut self) -> Result<(), BoxError> {
+        let Some(base) = self.base.as_ref().filter(|_| !self.is_base_added) else {
             return Ok(());
         };
-        self.is_base_told = true;
-        self.revisions.push(Told {
+        self.is_base_added = true;
+        self.revisions.push(RevisionEntry {
             position: base.position,
             by: None,
             became: Some(became(base.resource, None, &base.state)?),
@@ -301,15 +301,15 @@ fn became(
     resource: &dyn AnyResource,
     before: Option<&[u8]>,
     after: &[u8],
-) -> Result<Became, DecodeError> {
-    Ok(Became {
+) -> Result<StateChange, DecodeError> {
+    Ok(StateChange {
         revision: resource.revision(after)?,
         before: before.map_or_else(|| Ok(json!({})), |before| resource.state_json(before))?,
         after: resource.state_json(after)?,
     })
 }
 
-impl Told {
+impl RevisionEntry {
     fn json(&self, mask: Mask) -> Value {
         let by = self.by.as_ref();
         let became = self.became.as_ref();

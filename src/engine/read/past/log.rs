@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::journal::past::{Lost, Records};
 
 /// How long the log's thread may take until what was committed is durable.
-const DURABLE_WITHIN: Duration = Duration::from_secs(5);
+const DURABLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The log's records.
 pub(super) struct LogRecords<'a>(pub(super) &'a wal::Appender);
@@ -19,7 +19,7 @@ impl Records for LogRecords<'_> {
         let asked = std::time::Instant::now();
         // What the tables contain may not be durable yet.
         while self.0.durable() < position {
-            if asked.elapsed() > DURABLE_WITHIN {
+            if asked.elapsed() > DURABLE_TIMEOUT {
                 return Err(Lost::Unavailable);
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -51,7 +51,8 @@ pub enum NoPast {
 }
 
 impl Shared {
-    /// What was, of what this row reads.
+    /// Answers a query for the past of the resource that `row` reads; the position is the one that the response
+    /// depends on.
     async fn past(
         self: &Arc<Self>,
         row: &'static ReadRow,

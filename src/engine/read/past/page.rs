@@ -14,7 +14,7 @@ use crate::base::time::Timestamp;
 use crate::catalogue;
 use crate::domain::operation::to_json;
 use crate::domain::read::{Numbered, Representation};
-use crate::journal::past::{CommitSaid, Lost, Past};
+use crate::journal::past::{CommitInfo, Lost, Past};
 
 /// Maximum number of further searches below a page for the revision before its last one.
 const SEARCHED_MAX: usize = 100;
@@ -249,7 +249,7 @@ fn entry_json(
     body: &Representation,
 ) -> String {
     let json = |body: &Representation| serde_json::from_slice(&body.body).unwrap_or_default();
-    let CommitSaid {
+    let CommitInfo {
         at,
         operation,
         actor,

@@ -1,10 +1,10 @@
-//! What is asked for of the past, and what there was.
+//! Queries for past states, and their results.
 
 use crate::base::time::Timestamp;
 use crate::domain::read::Representation;
 use crate::journal::past::Lost;
 
-/// What is asked for.
+/// A query for the past of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PastQuery {
     /// Revisions, newest first.
@@ -20,7 +20,7 @@ pub enum PastQuery {
     At(Timestamp),
 }
 
-/// What there was.
+/// The result of such a query.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PastFound {
     /// The body.

@@ -8,7 +8,7 @@ use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::base::time::Timestamp;
 use crate::domain::read::Numbered;
-use crate::journal::past::{Below, CommitSaid, Lost, Moment, Past, Stretch};
+use crate::journal::past::{Below, CommitInfo, Lost, Moment, Past, Stretch};
 
 /// Changes that are looked at together for the one that made a revision.
 const STRETCH: usize = 64;
@@ -17,7 +17,7 @@ const STRETCH: usize = 64;
 pub(super) struct Shown {
     pub(super) position: u64,
     pub(super) revision: Revision,
-    pub(super) commit: Rc<CommitSaid>,
+    pub(super) commit: Rc<CommitInfo>,
 }
 
 /// The revisions that a page may show.

@@ -176,7 +176,7 @@ impl Storage for SimDisk {
         Ok(Locked::Taken(Box::new(())))
     }
 
-    fn tell(&self, name: &str, holder: &str) -> io::Result<()> {
+    fn set_holder(&self, name: &str, holder: &str) -> io::Result<()> {
         let mut state = self.state.lock();
         state.power()?;
         let fault = state.ask("tell", name)?;

@@ -11,7 +11,7 @@ use super::printable::printable;
 pub(super) const LOST_AND_FOUND: &str = "lost+found";
 /// File that every log has.
 const MANIFEST: &str = "manifest";
-/// What the names begin with of what carebook keeps beside a log, and of what a log has beside its own files.
+/// Name prefixes of the files that carebook keeps beside a log, and of a log's auxiliary files.
 const KEPT: [&str; 7] = [
     "carried",
     "demo-key.pem",
@@ -22,7 +22,7 @@ const KEPT: [&str; 7] = [
     "webhook.key",
 ];
 
-/// What only a log leaves, or an unfinished copy of one: where it is, `wal` says what is lost.
+/// Name prefixes that only a log, or an unfinished copy of one, leaves; `wal` reports what is missing there.
 const OF_A_LOG: [&str; 4] = ["ancestors-", "copy.new", "segment-", "snapshot-"];
 
 /// Refuses to begin a log among files of others. A directory that has a log, or what is left of one, may have any
@@ -30,7 +30,7 @@ const OF_A_LOG: [&str; 4] = ["ancestors-", "copy.new", "segment-", "snapshot-"];
 ///
 /// # Errors
 /// When the directory has no log but other files, or cannot be read.
-pub(super) fn expect_no_others(path: &Path) -> Result<(), Failure> {
+pub(super) fn expect_no_foreign_files(path: &Path) -> Result<(), Failure> {
     if path.join(MANIFEST).symlink_metadata().is_ok() {
         return Ok(());
     }
@@ -85,9 +85,9 @@ mod tests {
         for left in ["segment-00000001.log", "snapshot-00000001.snap", "copy.new"] {
             let directory = tempfile::tempdir().unwrap();
             std::fs::write(directory.path().join("notes.txt"), "").unwrap();
-            assert!(expect_no_others(directory.path()).is_err());
+            assert!(expect_no_foreign_files(directory.path()).is_err());
             std::fs::write(directory.path().join(left), "").unwrap();
-            assert!(expect_no_others(directory.path()).is_ok(), "{left}");
+            assert!(expect_no_foreign_files(directory.path()).is_ok(), "{left}");
         }
     }
 }

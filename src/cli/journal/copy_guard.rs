@@ -1,56 +1,18 @@
-//! The mark of a directory that is the copy of a journal. What is written into such a directory alone
-//! is in no stream, and the next start would find that the journal has lost it.
+//! Refuses commands that would write to the copy of a journal alone: the stream would not have what they write, and
+//! the next start would report it as lost.
 
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::Path;
 
-use super::super::copy_mark::{NAME, WHEN_A_COPY, read, stream_of};
+use super::super::copy_mark::{NAME, WHEN_A_COPY, stream_of};
 use super::super::exit::Failure;
 use super::super::open::{next_step, unusable};
 use super::super::printable::as_argument;
-use super::super::whole_file;
-use crate::stream::cache::Mark;
 
-/// Marks the directory as the copy of this stream, durably.
+/// Returns the name of the stream that the directory is a copy of, safe to print; `None` if it is no copy.
 ///
 /// # Errors
-/// When the mark cannot be written.
-pub(super) fn put(data: &Path, stream: &str) -> io::Result<()> {
-    let text = format!("{stream}\n");
-    if read(data).is_ok_and(|found| found.as_ref() == Some(&text)) {
-        return Ok(());
-    }
-    whole_file::replace(&data.join(NAME), &text)
-}
-
-/// The mark of a data directory for one stream. What belongs to a journal is written with it alone, however little
-/// of it is there.
-pub(super) struct DirectoryMark<'a> {
-    pub data: &'a Path,
-    pub stream: &'a str,
-}
-
-impl Mark for DirectoryMark<'_> {
-    fn is_there(&self) -> bool {
-        read(self.data)
-            .is_ok_and(|found| found.is_some_and(|found| found.trim_end() == self.stream))
-    }
-
-    fn put(&self) {
-        if let Err(error) = put(self.data, self.stream) {
-            tracing::warn!(
-                %error,
-                "the directory cannot be marked as the copy of the journal: nothing hinders a command \
-                 that writes to it alone"
-            );
-        }
-    }
-}
-
-/// The stream that the directory is the copy of, if it is one, as it can be printed.
-///
-/// # Errors
-/// When that cannot be found out.
+/// When the mark cannot be read.
 pub(in super::super) fn journal_of(data: &Path) -> Result<Option<String>, Failure> {
     stream_of(data).map_err(|error| {
         if error.kind() == ErrorKind::NotADirectory {
@@ -64,32 +26,32 @@ pub(in super::super) fn journal_of(data: &Path) -> Result<Option<String>, Failur
 /// Refuses a directory that is the copy of a journal, to a command that would write to it alone.
 ///
 /// # Errors
-/// When it is one, or that cannot be found out.
+/// When it is one, or the mark cannot be read.
 pub(in super::super) fn expect_no_journal(data: &Path) -> Result<(), Failure> {
     let shown = data.display();
     match journal_of(data)? {
         None => Ok(()),
         Some(stream) => Err(Failure::other(format!(
-            "{shown} is the copy of the journal {stream}: what was written there alone would be lost to \
-             the journal, and the next start on it be refused. Nothing was changed. `carebook serve` needs \
-             --journal, and other commands ask that server with --url; `carebook restore --from {} --data DIR` \
-             makes a directory of it that is no copy",
+            "{shown} is the copy of the journal {stream}: writes to it alone would not be in the journal, and the \
+             next start on it would be refused. Nothing was changed. `carebook serve` needs --journal, and other \
+             commands ask that server with --url; `carebook restore --from {} --data DIR` makes a directory of it \
+             that is no copy",
             as_argument(data)
         ))),
     }
 }
 
-/// Refuses the same directory to a command that would give up a part of it: the stream has that part,
-/// and no start would take what is left.
+/// Refuses the same directory to a command that would give up a part of it: the stream has that part, so no server
+/// would start on the rest.
 ///
 /// # Errors
-/// When it is one, or that cannot be found out.
+/// When it is one, or the mark cannot be read.
 pub(in super::super) fn expect_no_copy_to_cut(data: &Path) -> Result<(), Failure> {
     let shown = data.display();
     match journal_of(data)? {
         None => Ok(()),
         Some(stream) => Err(Failure::other(format!(
-            "{shown} is the copy of the journal {stream}, of which nothing is given up here: {WHEN_A_COPY}. \
+            "{shown} is the copy of the journal {stream}, which is not cut: {WHEN_A_COPY}. \
              Nothing was changed"
         ))),
     }
@@ -99,6 +61,7 @@ pub(in super::super) fn expect_no_copy_to_cut(data: &Path) -> Result<(), Failure
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::cli::copy_mark::put;
 
     #[test]
     fn a_mark_names_the_newest_stream_and_without_one_nothing_is_refused() {

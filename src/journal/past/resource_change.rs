@@ -26,7 +26,7 @@ pub enum Lost {
 
 /// Data about a commit in its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommitSaid {
+pub struct CommitInfo {
     /// Time of the decision.
     pub at: Timestamp,
     /// Number of the operation; 0 for a reference fact.
@@ -40,7 +40,7 @@ pub(super) fn decode(position: u64, payload: &[u8]) -> Result<Record<'_>, Lost> 
 }
 
 /// One resource's change, listed among a record's changes or implied as the birth of a message.
-pub(super) struct Own<'r> {
+pub(super) struct ResourceChange<'r> {
     pub(super) kind: u16,
     pub(super) version: u16,
     pub(super) before: u64,
@@ -50,7 +50,7 @@ pub(super) struct Own<'r> {
     pub(super) base: Option<Versioned<'r>>,
 }
 
-impl Own<'_> {
+impl ResourceChange<'_> {
     pub(super) fn stored(&self) -> Versioned<'_> {
         Versioned {
             version: self.version,
@@ -64,10 +64,10 @@ pub(super) fn change_of<'r>(
     record: &'r Record<'_>,
     key: Digest,
     log_id: [u8; 16],
-) -> Option<Own<'r>> {
+) -> Option<ResourceChange<'r>> {
     if let Some(change) = record.changes.iter().find(|change| change.key == key) {
         let is_told = record.schema >= SCHEMA_OF_EVENTS;
-        return Some(Own {
+        return Some(ResourceChange {
             kind: change.kind,
             version: change.version,
             before: change.before,
@@ -79,7 +79,7 @@ pub(super) fn change_of<'r>(
     }
     let event = messages::born_as(record, key, log_id)?;
     let (kind, version) = messages::KIND_AND_VERSION;
-    Some(Own {
+    Some(ResourceChange {
         kind,
         version,
         before: 0,
@@ -90,9 +90,9 @@ pub(super) fn change_of<'r>(
     })
 }
 
-pub(super) fn said(record: &Record<'_>) -> CommitSaid {
+pub(super) fn commit_info(record: &Record<'_>) -> CommitInfo {
     let actor = record.actor.as_ref();
-    CommitSaid {
+    CommitInfo {
         at: record.at,
         operation: record.operation,
         actor: actor.map(|actor| (actor.kind, actor.profile_id.into())),

@@ -10,13 +10,14 @@ use serde_json::json;
 /// Whether a line is printed as a JSON object.
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Has each further line printed as those of a log in JSON: what a server prints beside its log is why it ends.
-pub fn tell_in_json() {
+/// Prints further lines as JSON, in the form of the log: the only line that a server prints beside its log is the
+/// reason why it ends.
+pub fn print_json_lines() {
     AS_JSON.store(true, Ordering::Relaxed);
 }
 
 /// Prints a line on standard error. If that is closed or full, the line is lost, but the program goes on.
-pub fn tell(line: impl fmt::Display) {
+pub fn print_to_stderr(line: impl fmt::Display) {
     let line = line.to_string();
     let line = match AS_JSON.load(Ordering::Relaxed) {
         true => as_json(&line, SystemTime::now()),
@@ -27,13 +28,13 @@ pub fn tell(line: impl fmt::Display) {
 
 /// Returns the line as an error in the log's form.
 fn as_json(line: &str, now: SystemTime) -> String {
-    let told = json!({
+    let object = json!({
         "timestamp": humantime::format_rfc3339_micros(now).to_string(),
         "level": "ERROR",
         "message": line.strip_prefix("carebook: ").unwrap_or(line),
         "target": "carebook",
     });
-    told.to_string()
+    object.to_string()
 }
 
 #[cfg(test)]

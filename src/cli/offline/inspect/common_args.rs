@@ -13,14 +13,14 @@ use crate::catalogue::{self, RESOURCES, recorded_operations};
 use crate::cli::exit::Failure;
 use crate::cli::open::progress_bar;
 use crate::cli::output::existing;
-use crate::cli::tell::tell;
+use crate::cli::stderr::print_to_stderr;
 use crate::domain::registered::{self, AnyResource};
 use crate::domain::resource::Kind;
 use crate::journal::record::{Record, RecordOutcome};
 
-/// Where to look, and how to show it.
+/// The directory to inspect, and the form of the output.
 #[derive(Args)]
-pub(super) struct Looking {
+pub(super) struct CommonArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
     pub(super) data: PathBuf,
@@ -35,7 +35,7 @@ pub(super) struct Looking {
     pub(super) reveal: bool,
 }
 
-impl Looking {
+impl CommonArgs {
     pub(super) fn mask(&self) -> Mask {
         Mask {
             reveal: self.reveal,
@@ -57,7 +57,7 @@ impl Looking {
 /// Returns the failure for a log that could not be read; damage in the archive is reported as such.
 pub(super) fn failed(reader: &LiveReader, error: &wal::Error) -> Failure {
     if reader.is_of_archive(error) {
-        let next = "without --archive what the directory itself has is shown";
+        let next = "without --archive the content of the directory itself is shown";
         return Failure::of_archive(error, next);
     }
     Failure::of_log(error)
@@ -116,16 +116,16 @@ impl Drop for Reading {
 }
 
 /// Prints on standard error which part of the log could not be shown.
-pub(super) fn tell_what_is_missing(end: &LiveEnd) {
+pub(super) fn print_missing_records(end: &LiveEnd) {
     if let Some((first, last)) = end.missed {
-        tell(format_args!(
+        print_to_stderr(format_args!(
             "carebook: the log begins at position {}: positions {first} to {last} were removed by a \
              compaction, and their result is only in the snapshot",
             end.first_position
         ));
     }
     if end.unproved > 0 {
-        tell(format_args!(
+        print_to_stderr(format_args!(
             "carebook: records at the log's end that are not proved durable yet, and not shown: {}",
             end.unproved
         ));

@@ -1,5 +1,5 @@
-//! The files on which a survey is based. They are compared again before anything is changed:
-//! between the survey and the change, nothing keeps anybody from starting a server.
+//! The files on which a survey is based. They are compared again before anything is changed: a server may have been
+//! started since the survey.
 
 use std::io;
 
@@ -10,14 +10,14 @@ use crate::storage::Storage;
 
 /// The manifest of a directory, and its other files.
 #[derive(PartialEq, Eq)]
-pub(super) struct Looked {
+pub(super) struct DirectoryFiles {
     /// The manifest; `None` when there is none that can be read.
     pub(super) manifest: Option<Manifest>,
     /// Name and length of each file of a log; no length when it cannot be opened.
     files: Vec<(String, Option<u64>)>,
 }
 
-impl Looked {
+impl DirectoryFiles {
     /// Reads the directory as it is now; the caller has it locked.
     pub(super) fn at(storage: &dyn Storage) -> Result<Self, Error> {
         let manifest = match Manifest::load(storage) {
@@ -41,7 +41,7 @@ impl Looked {
     }
 
     /// Refuses a directory that is no longer as it was.
-    pub(super) fn expect_still(&self, storage: &dyn Storage) -> Result<(), Error> {
+    pub(super) fn expect_unchanged(&self, storage: &dyn Storage) -> Result<(), Error> {
         if Self::at(storage)? == *self {
             return Ok(());
         }
@@ -49,8 +49,7 @@ impl Looked {
             what: "recover",
             file: storage.describe(""),
             source: io::Error::other(
-                "the directory has changed since it was looked at; nothing was changed now; run \
-                 recover again",
+                "the directory has changed since it was surveyed; nothing was changed now; run recover again",
             ),
         })
     }

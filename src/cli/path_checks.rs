@@ -1,10 +1,11 @@
-//! Checks whether a file that an operator names lies in a directory that is also named.
+//! Checks whether a file that an operator names lies inside a directory.
 
 use std::path::{Path, PathBuf};
 
 use super::exit::Failure;
 
-/// Refuses a flag's path in a directory, which is said to be `what`: whoever moves or removes that one takes it along.
+/// Refuses a flag's path inside a directory, which `what` describes: moving or removing the directory would take the
+/// file along.
 ///
 /// # Errors
 /// When the path is, or would be, in that directory or below it.

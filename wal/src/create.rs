@@ -1,4 +1,4 @@
-//! Makes a log in a directory that is empty, or leaves none there.
+//! Makes a log in an empty directory; after a failure, the directory holds no log.
 
 use std::io;
 
@@ -7,15 +7,14 @@ use crate::format;
 use crate::lock;
 use crate::storage::Storage;
 
-/// Makes a log in an empty directory, which is this process's alone until it is whole.
+/// Makes a log in an empty directory, which no other process may use until the log is complete.
 ///
-/// Before anything else is made, a file in the directory tells an interrupted attempt from an empty
-/// directory, durably; it is removed when the log is whole, or when nothing else is left. A lock file
-/// that nobody holds is no content.
+/// A file that is made first, durably, marks the directory as incomplete. It is removed when the log is complete, or
+/// when no other file is left. A lock file that nobody holds does not count as content.
 ///
 /// # Errors
-/// [`Error::Io`] of the kind `AlreadyExists` for a directory that holds anything, also another
-/// attempt; else what comes of `make`.
+/// [`Error::Io`] of the kind `AlreadyExists` for a directory that has content, also that of another attempt; else the
+/// errors of `make`.
 pub(crate) fn in_empty<T>(
     target: &dyn Storage,
     make: impl FnOnce() -> Result<T, Error>,
@@ -43,7 +42,7 @@ pub(crate) fn in_empty<T>(
         let synced = target.sync_dir("");
         synced.map_err(Error::io("sync", target.describe("")))
     };
-    // Another attempt may have ended between the look and the claim.
+    // Another attempt may have ended between the check and the claim.
     let claimed = content().and_then(|content| match content {
         Some(name) => Err(not_empty(target, &name)),
         // A power cut must not leave a part of the copy without this file, or an empty directory, in
@@ -62,8 +61,8 @@ pub(crate) fn in_empty<T>(
         Ok(made)
     });
     if made.is_err() {
-        // The remains must not be taken for a log, nor for one that has lost its manifest: the file
-        // says that they are none, and is made again if it was removed last.
+        // The remains must not be mistaken for a log, or for a log without its manifest: the file marks them as
+        // incomplete, and is made again if it was already removed.
         let _ = target.create_new(format::COPY_TEMP);
         let _ = target.sync_dir("");
         let _ = target.remove(format::MANIFEST);
