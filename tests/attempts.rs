@@ -6,7 +6,7 @@ use crate::webhooks::receiver::{Receiver, Reply};
 use crate::{outbox, webhooks};
 
 #[test]
-fn a_receiver_of_events_that_answers_a_byte_at_a_time_has_15_seconds_like_others() {
+fn a_webhook_receiver_that_responds_byte_by_byte_has_15_seconds_as_others() {
     let (house, hostile, _bad) = webhooks::hostile::beside(|_| Reply::Trickles);
     let read = house.wait(&hostile, |read| !read["lastFailure"].is_null());
     assert_eq!(read["lastFailure"]["error"], "it did not answer in time");

@@ -248,7 +248,7 @@ fn bodies_that_are_announced_and_not_sent_keep_nobody_from_being_served() {
 }
 
 #[test]
-fn numbers_of_a_free_object_come_back_as_they_are_written_in_canonical_form() {
+fn equal_numbers_in_free_objects_are_one_content_if_in_range() {
     let stage = Stage::new();
     let good = Good::of(row_named("capture_adjustment_payment"), &stage);
     let token = good.token(&stage);
@@ -335,7 +335,7 @@ fn length<B>(answer: &Response<B>) -> usize {
 
 /// Each stream of theirs is asked before any of them is answered, so that no answer keeps a request back.
 #[test]
-fn who_sends_bad_requests_and_reads_nothing_has_no_more_of_the_memory_than_there_is_for_that() {
+fn clients_sending_bad_requests_and_reading_nothing_have_bounded_memory() {
     const CLIENTS: usize = 4;
     const STREAMS: usize = 99;
     const SMALL: usize = 16 << 10;

@@ -75,7 +75,7 @@ fn every_command_has_a_help_with_examples() {
 }
 
 #[test]
-fn a_command_that_reads_a_directory_tells_the_exit_code_for_one_of_another_version() {
+fn commands_reading_a_directory_document_the_exit_code_for_other_versions() {
     for command in [
         &["serve"][..],
         &["verify"],
@@ -419,7 +419,7 @@ fn verify_reads_every_byte_and_changes_none() {
 }
 
 #[test]
-fn what_a_killed_server_left_behind_is_no_damage() {
+fn a_directory_left_by_a_killed_server_verifies_without_damage() {
     let world = World::new();
     let server = Server::start(&world);
     let body = world.deposit_request("S", "key");
@@ -888,7 +888,7 @@ fn streaming(address: &str, token: &str, line: &str, next: impl Fn() -> bool + S
 }
 
 #[test]
-fn a_stream_of_facts_that_goes_on_or_is_silent_is_answered_when_the_server_stops() {
+fn an_active_or_silent_fact_stream_is_answered_when_the_server_stops() {
     let line = carebook::domain::reference::samples::NDJSON.lines().next();
     let line = format!("{}\n", line.unwrap());
     let fact: Value = serde_json::from_str(&line).unwrap();
@@ -938,7 +938,7 @@ fn begin(world: &World, server: &Server, body: &str, sent: usize) -> Client {
 }
 
 #[test]
-fn a_body_that_is_not_whole_when_the_server_stops_is_refused_and_nothing_is_done() {
+fn a_body_incomplete_when_the_server_stops_is_refused_without_effect() {
     let world = World::new();
     let server = Server::start(&world);
     let body = world.deposit_request("S", "key").to_string();

@@ -56,7 +56,7 @@ fn winner(answers: &[Answer], lost: &str) -> Answer {
 }
 
 #[test]
-fn of_many_that_expect_one_revision_one_wins_each_time() {
+fn at_each_revision_exactly_one_of_many_commands_that_expect_it_succeeds() {
     let stage = Stage::new();
     let good = Good::of(row_named("update_mother_profile"), &stage);
     let mother = stage.mother();
@@ -87,7 +87,7 @@ fn of_many_that_expect_one_revision_one_wins_each_time() {
 }
 
 #[test]
-fn of_many_that_acknowledge_one_statement_one_does() {
+fn exactly_one_of_many_acknowledgements_of_a_statement_succeeds() {
     let stage = Stage::new();
     let good = Good::of(row_named("acknowledge_deposit"), &stage);
     let manager = stage.manager();
@@ -101,7 +101,7 @@ fn of_many_that_acknowledge_one_statement_one_does() {
 }
 
 #[test]
-fn of_many_that_want_one_code_one_statement_comes_into_being() {
+fn many_requests_for_one_statement_code_open_exactly_one_statement() {
     let stage = Stage::new();
     let good = Good::of(row_named("request_deposit"), &stage);
     let hq = stage.headquarters();
@@ -136,7 +136,7 @@ fn of_many_that_want_one_code_one_statement_comes_into_being() {
 }
 
 #[test]
-fn of_a_mothers_grants_that_overlap_one_stands() {
+fn exactly_one_of_a_mother_s_overlapping_grants_stands() {
     let stage = Stage::new();
     let mother = stage.mother();
     for (tag, payer, lost) in [
@@ -158,7 +158,7 @@ fn of_a_mothers_grants_that_overlap_one_stands() {
 }
 
 #[test]
-fn of_many_facts_of_one_revision_one_is_applied() {
+fn exactly_one_of_many_facts_with_one_revision_is_applied() {
     let stage = Stage::new();
     let workflow = stage.workflow();
     let id = stage.id("raced-1");
@@ -277,7 +277,7 @@ fn clients_that_leave_before_their_answers_leave_whole_commits_behind() {
 }
 
 #[test]
-fn what_was_answered_under_load_is_there_after_the_plug_was_pulled() {
+fn responses_under_load_are_replayed_after_a_kill() {
     let mut random = StdRng::seed_from_u64(seed());
     let world = World::new();
     let hq = world.headquarters();

@@ -202,7 +202,7 @@ fn a_good_request_is_carried_out_once_and_answered_again_and_again() {
 }
 
 #[test]
-fn what_was_answered_is_answered_again_after_the_plug_was_pulled() {
+fn every_response_is_replayed_after_a_kill() {
     let world = World::new();
     let server = Server::start(&world);
     let theatre = std::sync::Arc::new(crate::support::stage::Theatre { world, server });
@@ -290,7 +290,7 @@ fn a_key_is_its_subjects_own() {
 }
 
 #[test]
-fn of_commands_that_are_alike_one_is_carried_out_and_the_rest_are_replays() {
+fn one_of_identical_commands_is_carried_out_and_the_others_are_replays() {
     const AT_ONCE: usize = 32;
     for row in OPERATIONS.iter().filter(|row| row.key != KeySource::None) {
         let stage = Stage::new();
@@ -415,7 +415,7 @@ fn a_token_is_good_within_the_leeway_and_for_one_of_several_audiences() {
 }
 
 #[test]
-fn where_no_token_is_needed_none_is_looked_at() {
+fn an_operation_that_needs_no_token_ignores_the_one_sent() {
     for row in OPERATIONS.iter().filter(|row| !row.bearer) {
         let stage = Stage::new();
         let good = Good::of(row, &stage);
@@ -428,7 +428,7 @@ fn where_no_token_is_needed_none_is_looked_at() {
 }
 
 #[test]
-fn who_is_inactive_or_has_withdrawn_may_do_nothing() {
+fn inactive_and_withdrawn_actors_may_do_nothing() {
     for lifecycle in ["inactive", "withdrawn"] {
         let expected = format!("actor_{lifecycle}");
         let gone = |stage: &Stage, actor: &Actor| {
@@ -660,7 +660,7 @@ fn a_body_larger_than_a_mebibyte_is_refused_and_the_refusal_arrives() {
 }
 
 #[test]
-fn who_waits_for_a_word_before_sending_a_large_body_gets_the_refusal() {
+fn a_client_that_expects_100_continue_for_a_large_body_gets_the_refusal() {
     let theatre = theatre();
     let mut client = theatre.server.client();
     let bearer = theatre.world.headquarters();
@@ -681,7 +681,7 @@ fn nested(depth: usize) -> String {
 }
 
 #[test]
-fn what_is_no_json_object_is_told_alone() {
+fn a_body_that_is_no_json_object_is_the_only_fault_reported() {
     let stage = Stage::new();
     let mut client = stage.client();
     for row in OPERATIONS {
@@ -747,7 +747,7 @@ fn required(good: &Good, client: &mut Client, token: &str) -> Vec<String> {
 }
 
 #[test]
-fn missing_unknown_repeated_and_ill_typed_members_are_each_told_by_their_places() {
+fn missing_unknown_repeated_and_ill_typed_members_are_reported_by_path() {
     let beyond_floats = &"9".repeat(400);
     let stage = Stage::new();
     let mut client = stage.client();
@@ -1017,7 +1017,7 @@ fn no_answer_rests_on_more_than_one_that_was_asked_for_later() {
 }
 
 #[test]
-fn what_is_shed_says_when_to_come_back_and_was_not_done() {
+fn shed_requests_are_told_when_to_retry_and_are_not_carried_out() {
     let world = World::new();
     let server = Server::start(&world);
     let theatre = std::sync::Arc::new(crate::support::stage::Theatre { world, server });
@@ -1130,7 +1130,7 @@ fn read_of(
 }
 
 #[test]
-fn what_an_operation_brought_about_is_read_as_it_was_answered() {
+fn the_result_of_an_operation_is_read_as_its_response_showed_it() {
     let mut read = 0;
     for row in OPERATIONS {
         // Without a key nothing is brought about; a roster is read with all of its decisions.

@@ -32,7 +32,7 @@ fn of_cors(answer: &Answer) -> Vec<&str> {
 }
 
 #[test]
-fn a_page_of_a_named_origin_is_told_what_each_route_allows_and_another_ones_is_told_nothing() {
+fn preflights_of_allowed_origins_get_each_route_s_methods_others_nothing() {
     let world = World::new();
     let origins = [
         "--cors-origin",
@@ -129,7 +129,7 @@ fn every_answer_names_the_origin_and_what_a_page_may_read_of_it() {
 }
 
 #[test]
-fn what_is_for_inside_is_for_no_page() {
+fn the_internal_listener_allows_no_origin() {
     let world = World::new();
     let arguments = ["--cors-origin", OURS, "--internal-listen", "127.0.0.1:0"];
     let server = Server::start_with(&world, &arguments);
@@ -158,7 +158,7 @@ fn without_a_named_origin_no_page_is_told_anything() {
 }
 
 #[test]
-fn what_is_no_origin_is_exit_code_2() {
+fn an_invalid_cors_origin_ends_with_exit_code_2() {
     let world = World::new();
     for unfit in [
         "*",
@@ -175,7 +175,7 @@ fn what_is_no_origin_is_exit_code_2() {
 }
 
 #[test]
-fn what_needs_no_token_is_refused_to_a_page_whose_name_may_have_been_made_to_lead_here() {
+fn routes_without_a_token_refuse_pages_that_may_use_dns_rebinding() {
     let world = World::new();
     let server = Server::start_with(&world, &["--cors-origin", OURS]);
     is_refused_to_a_foreign_page(server.client(), &server.address);

@@ -143,7 +143,7 @@ fn a_demonstration_is_for_this_machine_unless_it_is_said() {
 }
 
 #[test]
-fn a_directory_that_was_made_for_something_else_is_no_demonstration_unless_it_is_said() {
+fn a_demonstration_refuses_a_foreign_directory_unless_its_option_is_set() {
     let world = World::new();
     assert_eq!(Server::start(&world).stop(), Some(0));
     let contents = || {
@@ -175,7 +175,7 @@ fn a_directory_that_was_made_for_something_else_is_no_demonstration_unless_it_is
 }
 
 #[test]
-fn a_demonstration_that_was_interrupted_while_it_made_its_key_starts_again() {
+fn a_demonstration_interrupted_while_it_made_its_key_starts_again() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("demo");

@@ -103,7 +103,7 @@ fn the_table_of_operations_is_the_catalogue_s() {
 }
 
 #[test]
-fn the_page_of_operations_has_every_route_and_every_status_of_reads_and_lists() {
+fn the_operations_page_has_all_routes_and_all_statuses_of_reads_and_lists() {
     let document = openapi::document();
     let page = operations_table::page();
     let paths = document["paths"].as_object().unwrap();
@@ -220,7 +220,7 @@ fn a_rule_between_fields_stands_at_the_field_that_a_fault_of_it_names() {
 }
 
 #[test]
-fn what_can_be_read_by_id_is_listed_but_for_what_the_page_of_lists_names() {
+fn resources_read_by_id_have_lists_except_those_that_lists_md_names() {
     let listed: Vec<_> = LISTS.iter().map(|row| row.read.name).collect();
     let by_id = READS.iter().filter(|row| row.path.contains('{'));
     let unlisted = by_id.filter(|row| !listed.contains(&row.name));
@@ -430,7 +430,7 @@ fn every_limit_is_there_with_its_flag_its_place_and_its_test() {
 }
 
 #[test]
-fn the_glossary_of_codes_has_each_code_with_what_it_means_and_what_a_client_does() {
+fn codes_md_has_the_meaning_of_each_code_and_what_a_client_does() {
     let file = "docs/codes.md";
     let page = codes_page::page();
     for row in page.lines().filter(|line| line.starts_with("| `")) {
@@ -524,7 +524,7 @@ fn the_figures_of_the_page_of_tokens_are_those_that_the_service_keeps() {
 }
 
 #[test]
-fn what_the_guide_says_of_keys_and_replays_is_what_the_catalogue_says() {
+fn the_guide_and_the_catalogue_agree_on_keys_and_replays() {
     let page = in_one_line("docs/guide.md");
     let once = OPERATIONS
         .iter()
@@ -582,7 +582,7 @@ fn rows_of_operations(page: &str) -> Vec<(&'static Row, Vec<String>)> {
 }
 
 #[test]
-fn the_guide_names_each_revision_that_is_expected_and_each_conflict_of_a_name() {
+fn the_guide_names_every_expected_revision_and_every_name_conflict() {
     let page = text("docs/guide.md");
     let rows = rows_of_operations(&page);
     let words = |text: &str| -> Vec<String> {

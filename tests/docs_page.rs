@@ -242,7 +242,7 @@ fn the_page_loads_nothing_from_elsewhere_and_no_script_stands_in_it() {
 }
 
 #[test]
-fn what_is_kept_of_others_is_as_they_published_it() {
+fn vendored_files_are_as_published() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/swagger-ui");
     let sums = std::fs::read_to_string(folder.join("SHA256SUMS")).unwrap();
     let mut files: Vec<_> = std::fs::read_dir(&folder)

@@ -11,7 +11,7 @@ use crate::support::good::Good;
 use crate::support::stage::{Stage, theatre};
 
 #[test]
-fn a_dry_run_of_every_operation_commits_nothing_however_often_and_the_command_can_follow() {
+fn repeated_dry_runs_of_any_operation_commit_nothing_and_block_no_command() {
     for row in OPERATIONS {
         let stage = Stage::new();
         let mut client = stage.client();
@@ -67,7 +67,7 @@ fn a_refusal_of_a_dry_run_says_that_it_is_one() {
 }
 
 #[test]
-fn what_asks_for_a_dry_run_in_another_way_is_invalid_with_what_else_is() {
+fn an_ill_formed_dry_run_is_reported_with_the_command_s_other_faults() {
     let stage = Stage::new();
     let mut client = stage.client();
     for row in OPERATIONS {
@@ -100,7 +100,7 @@ fn what_asks_for_a_dry_run_in_another_way_is_invalid_with_what_else_is() {
 }
 
 #[test]
-fn a_misspelt_dry_run_is_the_real_command_and_its_response_is_not_said_to_be_one() {
+fn a_misspelt_dry_run_is_carried_out_and_not_marked_as_a_dry_run() {
     for row in OPERATIONS {
         let stage = Stage::new();
         let mut client = stage.client();
@@ -162,7 +162,7 @@ fn nothing_but_an_operation_has_dry_runs() {
 }
 
 #[test]
-fn that_there_is_no_dry_run_is_told_with_what_else_is_wrong_with_a_command() {
+fn an_unsupported_dry_run_is_reported_with_the_command_s_other_faults() {
     let theatre = theatre();
     let mut client = theatre.server.client();
     let token = theatre.world.workflow();

@@ -93,7 +93,7 @@ fn every_operation_is_called_in_the_walks_of_the_generated_clients() {
 }
 
 #[test]
-fn every_operation_has_its_words_in_the_console_and_what_its_response_is_compared_with() {
+fn every_operation_has_console_words_and_a_comparison_for_its_response() {
     let words = ["console/words/en.js", "console/words/ko.js"].map(|file| (file, text(file)));
     let kinds = text("console/lib/kinds.js");
     let (_, answered) = kinds.split_once("export const ANSWERED = {").unwrap();

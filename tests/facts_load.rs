@@ -80,7 +80,7 @@ fn assert_failed(output: &Output, words: &[&str]) {
 }
 
 #[test]
-fn a_server_whose_certificate_is_an_authority_s_is_refused_and_it_is_said_what_to_do() {
+fn a_server_with_an_authority_s_certificate_is_refused_with_advice() {
     let world = World::new();
     write_facts(&world);
     certificate_of(&world, "server", IsCa::Ca(BasicConstraints::Unconstrained));
@@ -148,7 +148,7 @@ fn facts_go_to_a_server_with_tls_that_is_known_and_to_no_other() {
 }
 
 #[test]
-fn the_token_comes_from_a_file_or_the_environment_and_has_to_come_from_somewhere() {
+fn a_token_is_required_from_an_argument_a_file_or_the_environment() {
     let world = World::new();
     write_facts(&world);
     let server = Server::start(&world);

@@ -407,7 +407,7 @@ fn world_of(form: &Path, name: &str) -> World {
 }
 
 #[test]
-fn what_was_ever_stored_is_opened_verified_read_and_written_on() {
+fn every_form_ever_stored_is_opened_verified_read_and_written_on() {
     if let Ok(number) = std::env::var("WRITE_GOLDEN") {
         let form = golden().join(number);
         assert!(!form.exists(), "a form that is there never changes");

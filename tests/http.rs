@@ -76,7 +76,7 @@ fn an_old_client_is_answered_and_let_go() {
 }
 
 #[test]
-fn what_is_no_http_ends_its_connection_and_no_other() {
+fn bytes_that_are_no_http_end_their_connection_and_no_other() {
     let theatre = theatre();
     let mut good = theatre.server.client();
     for bytes in [

@@ -33,7 +33,7 @@ async fn connected(server: &Secure) -> (SendRequest<Sent>, JoinHandle<hyper::Res
 }
 
 #[test]
-fn over_http_2_a_head_of_more_than_a_hundred_fields_is_refused_and_its_connection_goes_on() {
+fn over_http_2_more_than_100_fields_are_refused_and_the_connection_stays() {
     let world = World::new();
     let server = Secure::start_with(&world, &[]);
     block_on(async {
@@ -92,7 +92,7 @@ async fn asked_in_bytes(server: &Secure, path: &str) -> u8 {
 }
 
 #[test]
-fn over_http_2_a_fragment_is_dropped_and_a_route_goes_by_what_is_before_it() {
+fn over_http_2_a_path_is_routed_without_its_fragment() {
     let world = World::new();
     let server = Secure::start_with(&world, &[]);
     // `:status` 200 and 404 are entries of HPACK's static table (RFC 7541, appendix A).
@@ -111,7 +111,7 @@ fn over_http_2_a_fragment_is_dropped_and_a_route_goes_by_what_is_before_it() {
 
 /// Bodies that never come keep their requests in flight.
 #[test]
-fn requests_that_an_address_keeps_open_over_http_2_have_a_bound_and_their_end_makes_room() {
+fn open_http_2_requests_per_address_are_bounded_and_freed_when_they_end() {
     const CONNECTIONS: usize = 14;
     const STREAMS: usize = 100;
     let world = World::new();

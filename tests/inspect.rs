@@ -51,7 +51,7 @@ fn settled(world: &World, position: u64) {
 }
 
 #[test]
-fn a_live_server_s_directory_shows_each_acknowledged_command_and_the_server_goes_on() {
+fn inspect_shows_each_acknowledged_command_of_a_server_that_goes_on() {
     let world = World::new();
     let server = Server::start(&world);
     let mut follow = carebook();
@@ -436,7 +436,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 }
 
 #[test]
-fn who_follows_a_directory_is_told_when_another_one_is_in_its_place() {
+fn following_ends_with_the_reason_when_another_directory_takes_its_place() {
     let world = World::new();
     stopped(&world);
     let mut child = carebook();
@@ -462,7 +462,7 @@ fn who_follows_a_directory_is_told_when_another_one_is_in_its_place() {
 }
 
 #[test]
-fn what_names_nothing_that_there_could_be_is_refused_with_the_reason() {
+fn arguments_that_can_name_nothing_are_refused_with_the_reason() {
     let world = World::new();
     stopped(&world);
     for (arguments, why) in [
@@ -514,7 +514,7 @@ fn acknowledge(world: &World, client: &mut Client, statement: &Value, key: &str)
 }
 
 #[test]
-fn what_a_compaction_removed_is_told_from_the_snapshot() {
+fn records_removed_by_a_compaction_are_shown_from_the_snapshot() {
     let world = World::new();
     let first = stopped(&world);
     let data = world.data();

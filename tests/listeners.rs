@@ -75,7 +75,7 @@ fn metrics(client: &mut Client) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn what_needs_no_token_is_on_the_listener_for_inside_alone() {
+fn routes_without_a_token_are_on_the_internal_listener_alone() {
     let world = World::new();
     // The console would have there what it asks.
     let apart = ["--internal-listen", "127.0.0.1:0", "--console", "off"];
@@ -184,7 +184,7 @@ fn metrics_go_up_with_what_is_asked() {
 }
 
 #[test]
-fn what_is_shed_is_counted() {
+fn shed_requests_are_counted() {
     let world = World::new();
     let server = Server::start_with(&world, &["--commands-shed"]);
     let mut client = server.client();
@@ -203,7 +203,7 @@ fn told(of: &std::path::Path, what: &str) -> Option<String> {
 }
 
 #[test]
-fn a_server_has_huge_pages_only_where_it_asks_for_them_and_none_while_it_is_small() {
+fn a_server_has_huge_pages_only_on_request_and_none_while_it_is_small() {
     let world = World::new();
     let server = Server::start(&world);
     let own = std::path::PathBuf::from(format!("/proc/{}", server.id()));
@@ -325,8 +325,7 @@ fn crowd(addresses: &[&str], count: usize) -> (Vec<Client>, usize) {
 }
 
 #[test]
-fn clients_of_the_public_listener_leave_the_internal_one_its_places_and_each_that_ends_makes_room()
-{
+fn public_clients_leave_internal_ones_their_places_and_free_their_own() {
     for bound in ["--connections-max", "--connections-per-address-max"] {
         let world = World::new();
         let inside = ["--internal-listen", "127.0.0.1:0", bound, "8"];
@@ -395,7 +394,7 @@ fn the_limit_of_descriptors_is_raised_as_far_as_it_may() {
 }
 
 #[test]
-fn what_needs_no_token_is_not_offered_beyond_the_machine_unless_that_is_said() {
+fn routes_without_a_token_are_on_a_public_address_only_by_option() {
     let world = World::new();
     let start = |more: &[&str]| -> Command {
         let mut command = carebook();

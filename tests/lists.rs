@@ -91,7 +91,7 @@ fn next(page: &Answer) -> Option<String> {
 }
 
 #[test]
-fn pages_go_through_all_in_the_order_of_creation_and_their_cursors_survive_a_restart() {
+fn pages_have_all_in_order_of_creation_and_cursors_survive_a_restart() {
     let world = World::new();
     let server = Server::start(&world);
     let mut client = server.client();
@@ -124,7 +124,7 @@ fn pages_go_through_all_in_the_order_of_creation_and_their_cursors_survive_a_res
 }
 
 #[test]
-fn what_is_shown_is_the_body_that_is_read_and_the_memo_is_the_head_office_s() {
+fn list_items_are_the_read_bodies_and_only_head_office_sees_the_memo() {
     let world = World::new();
     let server = Server::start(&world);
     let mut client = server.client();
@@ -167,7 +167,7 @@ fn a_filter_follows_a_statement_when_it_moves_on() {
 }
 
 #[test]
-fn what_is_bound_to_a_booking_is_found_by_what_its_fact_says_now() {
+fn resources_bound_to_a_booking_are_found_by_its_current_fact() {
     let world = World::new();
     let server = Server::start(&world);
     let mut client = server.client();
@@ -400,7 +400,7 @@ fn a_list_is_asked_for_as_a_read_is() {
 /// A cursor is a place in the order, not one of those that have the value: it holds when the very
 /// statement at which the page ended has left, and others on both sides of it.
 #[test]
-fn what_leaves_a_filter_between_two_pages_makes_none_repeat_and_none_missing() {
+fn resources_that_leave_a_filter_between_pages_cause_no_repeat_or_gap() {
     let world = World::new();
     let server = Server::start(&world);
     let mut client = server.client();
@@ -594,7 +594,7 @@ fn a_page_ends_before_4_mib_of_bodies_and_the_next_one_goes_on() {
 
 /// Pages and other large answers that are on their way out take 128 MiB at most, over all clients.
 #[test]
-fn pages_on_their_way_are_bounded_and_the_next_one_is_refused_until_one_is_sent() {
+fn pages_in_transit_are_bounded_and_the_next_is_refused_until_one_is_sent() {
     const ON_THEIR_WAY: usize = 128 << 20;
     let world = World::new();
     let runtime = tokio::runtime::Builder::new_current_thread()

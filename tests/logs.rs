@@ -56,7 +56,7 @@ fn requests(log: &Path, count: usize) -> Vec<Value> {
 }
 
 #[test]
-fn a_line_for_each_request_says_what_became_of_it_and_nothing_of_its_content() {
+fn each_request_has_a_line_with_its_outcome_and_none_of_its_content() {
     let world = World::new();
     let log = world.path("log");
     let server = logging(
@@ -197,7 +197,7 @@ fn requests_of_both_listeners_are_logged_and_traced() {
 }
 
 #[test]
-fn where_requests_are_traced_each_line_names_the_trace() {
+fn with_tracing_each_line_names_its_trace() {
     let world = World::new();
     let log = world.path("log");
     let traced = ["--log-format", "json", "--access-log", "--otlp-endpoint"];
@@ -215,7 +215,7 @@ fn where_requests_are_traced_each_line_names_the_trace() {
 }
 
 #[test]
-fn without_being_asked_no_line_is_written_for_a_request_and_text_is_one_line_each() {
+fn requests_are_logged_only_on_demand_and_as_text_one_line_each() {
     let world = World::new();
     let log = world.path("log");
     let server = logging(&world, &log, "info", &[]);
@@ -251,7 +251,7 @@ fn without_being_asked_no_line_is_written_for_a_request_and_text_is_one_line_eac
 }
 
 #[test]
-fn in_json_a_server_says_also_in_json_why_it_does_not_start_and_why_it_ends() {
+fn with_json_logs_a_failed_start_and_the_server_s_end_are_logged_in_json() {
     let world = World::new();
     let data = world.data();
     let file = world.path("file");
@@ -286,7 +286,7 @@ fn in_json_a_server_says_also_in_json_why_it_does_not_start_and_why_it_ends() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_holds_up_no_request_and_what_is_lost_is_counted() {
+fn an_unread_log_delays_no_request_and_its_lost_lines_are_counted() {
     let world = World::new();
     let mut command = carebook();
     serve_arguments(&mut command, &world)
@@ -425,7 +425,7 @@ fn no_log_has_a_token_or_what_describes_a_person_however_much_is_logged() {
 
 /// The profile's problems say nothing of what is wrong, and the log does.
 #[test]
-fn the_faults_that_a_mother_is_not_told_stand_in_the_log_under_her_request_s_identifier() {
+fn faults_hidden_from_a_mother_are_logged_under_her_request_id() {
     let world = World::new();
     let log = world.path("log");
     let server = logging(&world, &log, "carebook=debug", &[]);

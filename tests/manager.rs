@@ -189,7 +189,7 @@ fn unit() -> PathBuf {
 }
 
 #[test]
-fn what_the_unit_leaves_open_to_the_service_is_at_most_2() {
+fn the_systemd_unit_s_exposure_is_at_most_2() {
     let Some(analyze) = or_skip(program("systemd-analyze"), "systemd-analyze") else {
         return;
     };

@@ -13,7 +13,7 @@ use crate::support::{Answer, Client, Server, World, actor, run};
 use crate::walk::demonstration;
 
 #[test]
-fn the_document_is_the_same_on_each_listener_and_on_the_command_line_and_needs_no_token() {
+fn the_document_needs_no_token_and_is_the_same_on_listeners_and_cli() {
     let world = World::new();
     let server = Server::start_with(&world, &["--internal-listen", "127.0.0.1:0"]);
     let (code, printed, _) = run(&["openapi"]);
@@ -30,7 +30,7 @@ fn the_document_is_the_same_on_each_listener_and_on_the_command_line_and_needs_n
 }
 
 #[test]
-fn who_has_the_document_or_a_part_of_the_page_is_not_sent_it_again() {
+fn the_document_and_page_files_are_304_for_a_client_that_has_them() {
     let world = World::new();
     let server = Server::start(&world);
     let mut client = server.client();
@@ -84,7 +84,7 @@ fn resolved<'d>(document: &'d Value, parameter: &'d Value) -> &'d Value {
 }
 
 #[test]
-fn each_example_is_carried_out_as_it_stands_on_one_fresh_demonstration_in_their_order() {
+fn all_examples_succeed_unchanged_in_order_on_one_fresh_demonstration() {
     let world = World::new();
     let (server, printed) = demonstration(&world);
     let mut client = server.client();
@@ -189,7 +189,7 @@ fn values_of(schema: &Value) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn a_query_is_taken_within_the_bounds_that_the_document_has_and_refused_beyond() {
+fn query_parameters_are_accepted_exactly_within_their_documented_bounds() {
     let world = World::new();
     let server = Server::start(&world);
     let mut client = server.client();
@@ -278,7 +278,7 @@ fn is_content(path: &str, answer: &Answer, body: &Value) -> bool {
 }
 
 #[test]
-fn an_answer_that_the_document_does_not_have_fails_the_test_that_receives_it() {
+fn an_undocumented_response_fails_the_test_that_receives_it() {
     let world = World::new();
     let server = Server::start(&world);
     let path = "/settlement-deposit-requests";
@@ -362,7 +362,7 @@ fn an_answer_that_the_document_does_not_have_fails_the_test_that_receives_it() {
 /// `SEEN_ANSWERS_IN=FILE` this reports what of the document no test has seen, and what was seen
 /// that is not in it.
 #[test]
-fn each_answer_of_the_document_was_seen_by_a_test_where_it_is_said_what_was() {
+fn the_recorded_responses_of_all_tests_are_those_of_the_document() {
     let all = all_answers();
     assert!(all.len() > 300, "{}", all.len());
     let Ok(file) = std::env::var("SEEN_ANSWERS_IN") else {

@@ -591,7 +591,7 @@ fn the_beginning_of_a_request_keeps_no_answer_back_and_takes_none() {
 }
 
 #[test]
-fn who_reads_no_answers_makes_the_server_hold_no_more_than_a_few() {
+fn a_client_that_reads_no_responses_makes_the_server_hold_only_a_few() {
     let world = World::new();
     let server = Server::start(&world);
     let mut others = [server.client(), server.client()];

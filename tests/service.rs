@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::{Server, World};
 
 #[test]
-fn what_was_acknowledged_is_there_after_the_plug_was_pulled() {
+fn an_acknowledged_command_survives_a_kill() {
     let world = World::new();
     let server = Server::start(&world);
     let mut client = server.client();

@@ -181,7 +181,7 @@ fn printed(setting: &Known, value: &str) -> Value {
 }
 
 #[test]
-fn every_flag_can_be_set_in_the_file_and_the_environment_and_the_nearer_one_wins() {
+fn every_flag_can_be_set_by_file_or_environment_and_the_nearest_wins() {
     let world = world();
     let command = carebook::cli::command();
     let all = known(&command);
@@ -361,7 +361,7 @@ fn a_value_of_the_wrong_type_is_refused_with_its_line() {
 }
 
 #[test]
-fn what_a_file_says_of_switches_and_numbers_is_what_is_set() {
+fn switches_and_numbers_in_the_settings_file_are_set_as_written() {
     let world = World::new();
     let file = format!(
         "data = \"x\"\njwks = {:?}\nunbound = false\nruntimes = 2\nreserve-bytes = 0x1_0000\n",
@@ -433,7 +433,7 @@ fn a_variable_that_sets_nothing_is_told_of_with_the_one_that_may_be_meant() {
 }
 
 #[test]
-fn what_is_no_toml_is_refused_with_its_line() {
+fn a_file_that_is_not_toml_is_refused_with_its_line() {
     let world = World::new();
     for (file, line) in [
         ("listen = \n", 1),
@@ -473,7 +473,7 @@ fn what_is_no_toml_is_refused_with_its_line() {
 }
 
 #[test]
-fn what_does_not_go_together_says_where_in_the_file_it_stands() {
+fn incompatible_settings_are_refused_with_their_lines_in_the_file() {
     let world = World::new();
     let err = refused(
         &world,
@@ -515,7 +515,7 @@ fn what_does_not_go_together_says_where_in_the_file_it_stands() {
 }
 
 #[test]
-fn where_no_keys_are_named_it_is_told_that_an_issuer_can_have_them() {
+fn without_a_key_set_the_error_says_that_an_issuer_can_provide_it() {
     let world = World::new();
     let err = refused(&world, "data = \"x\"\n");
     assert!(err.contains("--jwks <FILE|URL>"), "{err}");
@@ -529,7 +529,7 @@ fn where_no_keys_are_named_it_is_told_that_an_issuer_can_have_them() {
 }
 
 #[test]
-fn a_switch_can_be_off_in_the_environment_and_an_empty_variable_says_nothing() {
+fn a_variable_can_turn_a_switch_off_and_an_empty_one_sets_nothing() {
     let world = World::new();
     let file = format!(
         "data = \"x\"\njwks = {:?}\nunbound = true\n",
@@ -614,7 +614,7 @@ fn a_check_shows_no_password_and_starts_nothing() {
 }
 
 #[test]
-fn a_check_reads_the_key_of_webhooks_and_looks_at_the_archive_as_a_start_does() {
+fn a_check_reads_the_webhook_key_and_the_archive_as_a_start_does() {
     let world = World::new();
     let base = format!(
         "data = {:?}\njwks = {:?}\n",
@@ -656,7 +656,7 @@ fn a_check_reads_the_key_of_webhooks_and_looks_at_the_archive_as_a_start_does() 
 }
 
 #[test]
-fn a_check_reads_the_key_of_webhooks_in_the_data_directory_unless_another_is_named() {
+fn a_check_reads_the_data_directory_s_webhook_key_unless_one_is_named() {
     let world = World::new();
     let base = format!(
         "data = {:?}\njwks = {:?}\n",

@@ -432,7 +432,7 @@ fn other_values(shape: &Shape, value: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn a_fingerprint_knows_every_field_but_the_key_and_not_whether_one_is_absent_or_null() {
+fn a_fingerprint_covers_each_field_but_the_key_and_absent_equals_null() {
     let (mut changed, mut absent) = (0, 0);
     for row in OPERATIONS {
         let body = example(row);

@@ -109,7 +109,7 @@ fn withdraw(server: &Server, world: &World) {
 }
 
 #[test]
-fn a_stream_ends_soon_after_its_actor_was_withdrawn_and_says_what_was_applied() {
+fn a_stream_of_a_withdrawn_actor_ends_soon_and_says_what_was_applied() {
     let world = World::new();
     let server = Server::start(&world);
     let mut stream = Stream::begin(&server, &streamer(&world));
@@ -173,7 +173,7 @@ fn a_stream_ends_when_its_key_is_withdrawn() {
 }
 
 #[test]
-fn streams_of_facts_take_no_more_room_than_there_is_and_shed_no_command_beside_them() {
+fn fact_streams_stay_within_their_room_and_shed_no_command_beside_them() {
     let world = World::new();
     let server = Server::start_with(&world, &["--commands-max", "2", "--runtimes", "1"]);
     let mut loads: Vec<_> = (0..4)
@@ -199,7 +199,7 @@ fn streams_of_facts_take_no_more_room_than_there_is_and_shed_no_command_beside_t
 
 /// Each fact waits for the one before, which is of the same resource, so that what comes is read much later.
 #[test]
-fn lines_in_small_frames_of_http_2_end_neither_their_connection_nor_another_stream_of_it() {
+fn lines_in_small_http_2_frames_end_no_connection_and_no_other_stream() {
     const LINES: usize = 2_500;
     let world = World::new();
     let server = Secure::start_with(&world, &[]);

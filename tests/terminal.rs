@@ -59,7 +59,7 @@ fn name(path: &Path) -> &str {
 }
 
 #[test]
-fn what_may_take_long_shows_its_progress_at_a_terminal_and_nowhere_else() {
+fn long_commands_show_progress_at_a_terminal_and_nowhere_else() {
     let world = with_data();
     let (code, template, _) = run(&["facts", "template"]);
     assert_eq!(code, Some(0));
@@ -173,7 +173,7 @@ fn a_recovery_shows_how_far_each_of_its_steps_is() {
 }
 
 #[test]
-fn what_reads_a_whole_log_before_it_prints_shows_how_far_it_is() {
+fn inspections_that_read_the_whole_log_before_printing_show_progress() {
     let world = with_data();
     let data = world.data();
     let data = name(&data);
@@ -207,7 +207,7 @@ fn what_reads_a_whole_log_before_it_prints_shows_how_far_it_is() {
 }
 
 #[test]
-fn what_is_moved_to_an_archive_shows_how_far_it_is() {
+fn a_compaction_that_archives_segments_shows_its_progress() {
     let world = with_data();
     let (data, copy) = (world.data(), world.path("copy"));
     let (archive, other) = (world.path("archive"), world.path("other"));
@@ -271,7 +271,7 @@ fn records_are_whole_lines_beside_how_far_the_log_is_read() {
 }
 
 #[test]
-fn tables_and_progress_fit_into_a_terminal_of_80_columns_and_are_whole_elsewhere() {
+fn tables_and_progress_fit_an_80_column_terminal_and_are_whole_elsewhere() {
     let world = with_data();
     let data = world.data();
     let inspect = ["inspect", "records", "--data", name(&data)];

@@ -147,7 +147,7 @@ fn head_is_answered_as_get_is_without_the_body_over_either_protocol() {
 }
 
 #[test]
-fn the_certificate_is_read_again_when_told_and_one_that_is_unfit_leaves_the_last_in_use() {
+fn a_signal_reloads_the_certificate_and_keeps_the_last_if_it_is_unfit() {
     let world = World::new();
     let server = Secure::start(&world);
     let first = server.certificate.clone();
@@ -175,7 +175,7 @@ fn make_pipe(file: &Path) {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_certificate_ends_no_reading_and_a_start_at_once() {
+fn a_pipe_as_certificate_blocks_no_reload_and_fails_a_start_at_once() {
     let world = World::new();
     let server = Secure::start(&world);
     let first = server.certificate.clone();
@@ -291,7 +291,7 @@ fn a_key_that_is_not_the_certificate_s_is_named_before_anything_is_opened() {
 }
 
 #[test]
-fn that_a_certificate_has_expired_is_told_by_a_check_and_at_a_start() {
+fn an_expired_certificate_is_reported_by_a_check_and_at_a_start() {
     let world = World::new();
     let mut parameters = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
     parameters.not_after = rcgen::date_time_ymd(2020, 2, 29);

@@ -53,7 +53,7 @@ fn a_key_set_that_has_become_empty_means_nobody_until_it_holds_keys_again() {
 }
 
 #[test]
-fn a_connection_that_keeps_its_last_token_accepts_no_other_and_forgets_it_with_the_keys() {
+fn a_connection_s_last_token_admits_no_other_and_ends_with_its_keys() {
     let world = World::new();
     let server = Server::start(&world);
     let (token, mut client) = (world.headquarters(), server.client());
@@ -81,7 +81,7 @@ fn a_connection_that_keeps_its_last_token_accepts_no_other_and_forgets_it_with_t
 }
 
 #[test]
-fn a_key_set_that_cannot_be_read_again_is_good_for_its_age_and_signals_are_heard_meanwhile() {
+fn an_unreadable_key_set_keeps_the_last_for_its_age_and_blocks_no_signal() {
     let world = World::new();
     let server = Server::start_with(&world, &["--jwks-max-age", "2s"]);
     let token = world.headquarters();
@@ -170,7 +170,7 @@ fn forged_signatures_close_their_connection_and_no_other() {
 }
 
 #[test]
-fn answers_to_requests_with_a_token_are_not_kept_and_reads_are_asked_for_again() {
+fn authenticated_responses_are_not_cached_and_reads_are_revalidated() {
     let world = World::new();
     let server = Server::start(&world);
     let mut client = server.client();

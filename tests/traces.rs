@@ -130,7 +130,7 @@ fn assert_told(attempts: &[Span], came: &[Delivery], statuses: &[i64]) {
 }
 
 #[test]
-fn a_request_is_a_span_in_its_caller_s_trace_that_tells_nothing_of_its_path_or_content() {
+fn a_request_span_is_in_its_caller_s_trace_and_shows_no_path_or_content() {
     let world = World::new();
     let collector = Receiver::start();
     let endpoint = endpoint(collector.port);
@@ -226,7 +226,7 @@ fn a_request_is_a_span_in_its_caller_s_trace_that_tells_nothing_of_its_path_or_c
 }
 
 #[test]
-fn what_the_engine_did_is_a_span_of_what_is_traced_and_came_as_far_as_that() {
+fn a_command_is_a_span_of_each_traced_request_that_reaches_the_engine() {
     let world = World::new();
     let collector = Receiver::start();
     let server = choosing(&world, &endpoint(collector.port), &[]);
@@ -324,7 +324,7 @@ fn one_in_so_many_is_traced_and_whoever_says_that_it_traces_is_too() {
 }
 
 #[test]
-fn deliveries_tell_their_receivers_the_attempt_s_place_and_each_attempt_is_a_span() {
+fn each_delivery_attempt_is_a_span_whose_context_its_receiver_gets() {
     let world = World::new();
     let collector = Receiver::start();
     let receiver = Receiver::deciding(|_, number| match number {
@@ -453,7 +453,7 @@ fn answer(rejected_spans: i64) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_collector_rejects_of_a_batch_is_counted() {
+fn spans_that_a_collector_rejects_from_a_batch_are_counted() {
     let collector = Receiver::deciding(|_, _| Reply::Says(PROTOBUF, answer(1)));
     let world = World::new();
     let server = choosing(&world, &endpoint(collector.port), &[]);
@@ -518,7 +518,7 @@ fn a_batch_is_tried_three_times_and_one_that_is_refused_for_good_once() {
 }
 
 #[test]
-fn a_collector_that_restarts_or_is_not_available_for_a_moment_costs_no_span() {
+fn a_collector_that_restarts_or_fails_briefly_loses_no_span() {
     let first = Receiver::start();
     let port = first.port;
     let world = World::new();

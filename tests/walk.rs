@@ -136,7 +136,7 @@ pub(crate) fn matches(form: &str, path: &str) -> bool {
 }
 
 #[test]
-fn each_step_is_carried_out_as_printed_and_a_second_walk_is_one_of_replays() {
+fn each_walk_step_runs_as_printed_and_a_second_walk_is_all_replays() {
     let world = World::new();
     let (server, printed) = demonstration(&world);
     let walk = take(&printed);

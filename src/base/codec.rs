@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_written_can_be_read_and_what_could_not_is_never_written() {
+    fn values_within_the_bound_decode_and_larger_ones_are_never_encoded() {
         let many = vec![String::from("x"); STATE_BYTES_MAX / 2 - 4];
         assert_eq!(decode::<Vec<String>>(&encode(&many)).unwrap(), many);
         let large = Blob(vec![7; RECORD_BYTES_MAX - 16]);

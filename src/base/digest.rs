@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_the_digest_of_its_bytes_whichever_names_were_asked_for_before() {
+    fn a_digest_is_the_hash_of_its_bytes_whatever_is_cached() {
         let hashed = |label: u16, parts: &[&str]| {
             let mut bytes = label.to_le_bytes().to_vec();
             for part in parts {

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_of_every_length_come_out_as_they_went_in_however_often_it_is_used() {
+    fn a_reused_scratch_buffer_returns_pieces_of_every_length_unchanged() {
         let bytes: Vec<u8> = (0..=255).cycle().take(3_000).collect();
         for _ in 0..3 {
             let mut expected = Vec::new();

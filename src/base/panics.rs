@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_panics_comes_to_nothing_and_what_does_not_to_what_it_is() {
+    fn a_panic_becomes_none_and_a_result_is_passed_through() {
         assert_eq!(unless_it_panics(|| 1), Some(1));
         assert_eq!(unless_it_panics(|| panic!("as it was told to")), None::<u8>);
     }

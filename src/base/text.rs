@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_s_url_is_http_or_https_with_a_host_and_nothing_that_hides_it() {
+    fn a_receiver_url_is_http_or_https_with_a_host_that_nothing_hides() {
         for (url, host) in [
             ("https://example.com", Some("example.com")),
             ("https://example.com/a?b=c%20d", Some("example.com")),

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rfc_3339_date_time_is_refused() {
+    fn strings_that_are_no_rfc_3339_date_time_are_rejected() {
         for input in [
             "",
             "2026-11-20",

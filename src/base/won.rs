@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_in_64_bits_is_no_amount() {
+    fn a_sum_beyond_64_bits_is_no_amount() {
         let sum = i128::from(Won::MAX) + 1;
         assert_eq!(Won::of_sum(sum), None);
         assert_eq!(Won::of_sum(sum - 1), Some(Won::MAX));

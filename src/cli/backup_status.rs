@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn while_the_file_cannot_be_read_what_it_said_stays() {
+    fn the_last_figures_stay_while_the_status_file_cannot_be_read() {
         let backups = Backups::default();
         let said = BackupFigures {
             is_readable: true,

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_copy_could_not_write_is_no_damage_of_what_it_reads() {
+    fn a_write_error_of_a_copy_is_not_reported_as_damage_of_its_source() {
         let full = || wal::Error::Io {
             what: "write",
             file: "copy/segment".to_owned(),
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_snapshot_needs_no_start_where_the_log_or_the_stream_cannot_replace_it() {
+    fn the_advice_for_a_damaged_snapshot_depends_on_what_can_replace_it() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("snapshot-00000001.snap");
         let failure = |what: &str| {

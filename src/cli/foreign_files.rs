@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_of_a_log_is_judged_by_the_log_whatever_lies_beside_it() {
+    fn remains_of_a_log_are_left_to_the_log_whatever_files_are_beside_them() {
         for left in ["segment-00000001.log", "snapshot-00000001.snap", "copy.new"] {
             let directory = tempfile::tempdir().unwrap();
             std::fs::write(directory.path().join("notes.txt"), "").unwrap();

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hangs_is_told_once_and_what_hangs_in_its_place_again() {
+    fn a_hang_is_reported_once_and_each_change_of_it_again() {
         let (log, lane) = (Some(Stuck::Log(3)), Some(Stuck::Lane(1)));
         let looks = [None, log, log, lane, lane, None, None, log];
         let mut reported = None;

@@ -347,7 +347,7 @@ mod tests {
     use crate::journal::snapshot::{StateEntry, Summary};
 
     #[test]
-    fn another_user_is_named_where_the_system_refuses_this_one_and_not_beside_another_way_out() {
+    fn the_service_user_is_suggested_only_where_the_system_denies_access() {
         let told = |error: std::io::Error| match unusable(Path::new("data"), &error) {
             Failure::Other(told) => told,
             _ => panic!("another failure"),
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_one_line_of_80_columns_once_its_length_is_known_with_a_whole_rate() {
+    fn progress_is_one_80_column_line_with_a_whole_rate_once_length_is_known() {
         for (what, template, total) in [
             ("moving segments to the archive", BYTES, 1 << 40),
             ("verifying the journal", ITEMS, 3_000),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_that_has_a_resource_twice_is_refused_as_soon_as_it_was_shown() {
+    fn a_snapshot_with_a_duplicate_resource_is_refused_as_soon_as_it_is_read() {
         let fact = Fact {
             id: "hq-1".into(),
             revision: Revision::FIRST,

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_fails_to_make_a_directory_says_what_is_left_of_it_and_what_to_do() {
+    fn a_failure_to_make_a_directory_says_what_is_left_and_what_to_do() {
         let failed = |kind: io::ErrorKind| wal::Error::Io {
             what: "create",
             file: "/copy/copy.new".to_owned(),

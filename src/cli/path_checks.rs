@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_in_a_directory_whatever_links_lead_there_and_whether_or_not_they_exist() {
+    fn a_file_counts_as_inside_a_directory_through_links_existing_or_not() {
         let world = tempfile::tempdir().unwrap();
         let at = |name: &str| world.path().join(name);
         std::fs::create_dir_all(at("data/inner")).unwrap();

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_in_a_command_is_quoted_as_a_shell_needs_it_and_cannot_steer_a_terminal() {
+    fn paths_in_commands_are_shell_quoted_and_cannot_steer_a_terminal() {
         let cases: [(&[u8], &str); 8] = [
             (b"/srv/care-book_1.new", "/srv/care-book_1.new"),
             (b"", "''"),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_cannot_steer_a_terminal() {
+    fn printed_text_cannot_steer_a_terminal_and_is_cut_at_its_bound() {
         assert_eq!(printable("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
         assert_eq!(
             printable(&"é".repeat(CHARS_MAX + 1)),

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_of_a_text_is_marked_at_its_end_or_in_its_middle() {
+    fn shortened_text_is_marked_at_its_end_or_in_its_middle() {
         for (text, width, in_the_middle, expected) in [
             ("it answered 500", 15, false, "it answered 500"),
             ("it answered 500", 14, false, "it answered 5…"),

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_those_who_make_a_file_at_once_one_has_made_it_and_the_others_are_told() {
+    fn one_concurrent_maker_of_a_file_succeeds_and_the_others_get_an_error() {
         for _ in 0..20 {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("key");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_replaced_has_all_of_the_new_text_and_no_more() {
+    fn a_replaced_file_has_all_of_the_new_text_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("mark");
         make(&file, "a text that is longer").unwrap();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_read_is_not_written_to() {
+    fn a_file_that_others_can_read_is_never_written_to() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("key");
         std::fs::write(unfinished(&file), "").unwrap();

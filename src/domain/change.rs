@@ -255,7 +255,7 @@ mod tests {
     impl Eq for Counted {}
 
     #[test]
-    fn what_thousands_of_names_differ_in_is_found_without_comparing_each_with_each() {
+    fn differences_of_large_sets_are_found_without_comparing_all_pairs() {
         let of = |numbers: std::ops::Range<u32>| numbers.rev().map(Counted).collect::<Vec<_>>();
         COMPARED.set(0);
         let found = Differences::of(of(0..8_000), of(4_000..12_000));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_sets_differ_in_and_share_is_what_sets_have() {
+    fn differences_and_common_elements_equal_those_of_sets() {
         let mut random = SmallRng::seed_from_u64(crate::base::testing::seed());
         for _ in 0..2_000 {
             let [before, after] = [(); 2].map(|()| {

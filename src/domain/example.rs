@@ -215,7 +215,7 @@ mod tests {
     use crate::domain::scenario::Then;
 
     #[test]
-    fn every_example_is_carried_out_in_the_samples_world_and_answers_what_it_says() {
+    fn every_example_succeeds_on_the_sample_facts_with_its_stated_response() {
         for row in OPERATIONS {
             let (Then::Committed(answer) | Then::Answered(answer)) = Case::of_example(row).ask()
             else {

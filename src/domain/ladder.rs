@@ -224,7 +224,7 @@ impl Case {
 }
 
 #[test]
-fn of_all_rejections_that_apply_the_first_of_the_table_is_told() {
+fn the_first_applicable_rejection_wins() {
     for row in all_with_example() {
         let ladder = row.operation.ladder();
         let table: Vec<_> = ladder
@@ -254,7 +254,7 @@ fn of_all_rejections_that_apply_the_first_of_the_table_is_told() {
 }
 
 #[test]
-fn kinds_of_actors_that_may_not_are_refused_whatever_else_their_token_says() {
+fn actor_kinds_not_permitted_are_refused_whatever_else_the_token_says() {
     for row in all_with_example() {
         let may = |kind: &ActorKind| {
             let mut case = Case::of_example(row);

@@ -438,7 +438,7 @@ mod tests {
     };
 
     #[test]
-    fn a_move_is_told_when_a_place_differs_and_of_what_is_listed_together_always() {
+    fn a_move_is_recorded_if_its_place_differs_or_it_is_listed_together() {
         let key = Digest::of(100, &["one"]);
         let mut all = vec![];
         for status in ["open", "closed"] {
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn of_values_that_are_fixed_a_move_is_told_when_the_resource_gets_into_the_list() {
+    fn a_list_of_fixed_values_records_a_move_only_when_a_resource_joins() {
         let key = Digest::of(100, &["one"]);
         let fixed = PLAIN.fixed();
         let (unlisted, listed) = (One("open", Some("a"), false), One("open", Some("a"), true));

@@ -123,7 +123,7 @@ mod tests {
     /// No run through the operations creates such a resource, so no stored directory of an older
     /// version contains one.
     #[test]
-    fn what_is_stored_of_it_is_read_for_ever() {
+    fn stored_publications_are_readable_for_ever() {
         let event = PublicationEvent::Advanced {
             position: 300,
             number: 2,

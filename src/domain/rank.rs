@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_later_ranks_higher_and_of_one_time_the_larger_identifier() {
+    fn later_times_rank_higher_and_at_equal_times_the_larger_identifier() {
         let rank = |millis, id| Rank::new(Timestamp::from_millis(millis), id);
         let ascending = [
             rank(i64::MIN, "z"),

@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_was_decoded_ahead_is_decoded_once_and_taken_by_the_next_read_of_it_alone() {
+    fn a_state_decoded_ahead_is_used_once_by_the_next_read_of_it_alone() {
         let view = ReadView::new(&Two);
         let [one, two] = ["1", "2"].map(|number| Thing::KIND.key(&[number]));
         let number_at = |key| view.at::<Thing>(key).unwrap().number;
@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_tells_the_lists_left_and_joined_and_the_state_those_it_stands_in() {
+    fn a_change_names_the_lists_left_and_joined_and_a_state_those_it_is_in() {
         let thing = |owner: &str| Thing {
             number: 1,
             owner: owner.to_owned(),

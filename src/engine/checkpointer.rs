@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_due_by_what_was_written_or_by_its_age_where_there_is_news() {
+    fn a_snapshot_is_due_by_log_size_or_by_age_if_anything_was_committed() {
         let policy = CheckpointPolicy {
             log_bytes: 100,
             interval: seconds(3_600),
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_sleeps_until_it_is_woken_or_the_time_is_up() {
+    fn a_wait_ends_with_a_request_a_stop_or_its_timeout() {
         let wake_up = WakeUp::default();
         let begun = Instant::now();
         let at_most = Duration::from_millis(60);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_lasts_as_long_as_it_is_to_whoever_rings_and_ends_with_the_service() {
+    fn a_rest_lasts_its_full_time_despite_requests_and_ends_with_the_service() {
         let wake_up = WakeUp::default();
         let begun = Instant::now();
         let duration = Duration::from_millis(60);

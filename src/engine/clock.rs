@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_decision_is_ahead_by_twice_as_long_as_it_took_and_by_half_a_second_at_most() {
+    fn the_lead_is_twice_the_decisions_duration_and_at_most_half_a_second() {
         assert_eq!(Lead::default().before(at(5)), at(5));
         for (began, ended, ahead) in [
             (7, 7, 0),

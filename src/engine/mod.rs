@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_log_ends_the_process_also_when_one_of_those_that_are_told_panics() {
+    fn a_failed_log_ends_the_process_even_if_a_notified_waiter_panics() {
         let lanes = Arc::new(Lanes::new(1));
         let waker = std::task::Waker::from(Arc::new(Panics));
         let mut gate = pin!(Arc::clone(&lanes).run(0));

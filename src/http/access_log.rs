@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_may_say_of_a_line_stays_within_its_quotes() {
+    fn client_supplied_values_stay_within_their_quotes() {
         let odd = Method::from_bytes(b"ODD").unwrap();
         let id = "a\"b\\c,{}";
         let json: serde_json::Value = serde_json::from_str(&line(id, &odd).json()).unwrap();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_no_lines_holds_up_nobody_and_what_is_lost_is_counted() {
+    fn a_blocked_log_output_blocks_nobody_and_lost_lines_are_counted() {
         let (end, stuck) = mpsc::channel();
         let (log, guard) = AccessLog::new(LogForm::Text, Stuck(stuck));
         for _ in 0..LINES_MAX + 100 {

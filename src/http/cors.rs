@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_a_name_is_told_from_those_of_this_machine_and_from_those_that_are_allowed() {
+    fn a_page_of_a_name_is_distinguished_from_local_and_allowed_pages() {
         let cors = Cors::of(vec!["https://a.example".parse().unwrap()]);
         let is_of_a_name = |origins: &[&'static str], cors: &Option<Cors>| {
             let mut request = HeaderMap::new();

@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_stays_on_this_machine_and_what_is_allowed_is_judged_all_the_same() {
+    fn plain_http_stays_on_loopback_and_allowed_addresses_are_still_judged() {
         let judge = |allowed: &[&str], plain| Judge::Webhooks {
             allowed: Arc::new(Allowed(
                 allowed.iter().map(|cidr| cidr.parse().unwrap()).collect(),
@@ -638,8 +638,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_too_many_bodies_are_passed_over_the_connection_of_the_next_one_is_closed_at_once()
-     {
+    async fn beyond_the_limit_of_drained_bodies_a_connection_is_closed_at_once() {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -686,7 +685,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_is_idle_for_too_long_is_closed_and_nothing_of_it_is_kept() {
+    fn a_connection_idle_for_too_long_is_closed_and_leaves_no_entry() {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -738,7 +737,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_resolves_otherwise_the_second_time_is_judged_again_and_never_asked_in_between() {
+    fn a_name_is_resolved_once_per_request_and_its_address_judged_each_time() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_members_stand_in_their_order_and_those_without_figures_are_left_out() {
+    fn readiness_members_are_in_order_and_those_without_figures_left_out() {
         let mut readiness = Readiness {
             status: "ready",
             nats: None,

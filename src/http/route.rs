@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_inside_is_on_one_listener_and_all_else_on_the_other() {
+    fn internal_routes_are_on_one_listener_and_all_others_on_the_other() {
         let (public, internal) = (Routes::new(Offer::Public), Routes::new(Offer::Internal));
         let is_there = |routes: &Routes, path: &str, method: &Method| {
             let found = routes.find(path);

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_file_in_the_place_of_one_is_an_error_each_time_and_the_last_good_one_stays() {
+    fn a_non_regular_tls_file_is_an_error_each_time_and_the_last_good_stays() {
         let directory = tempfile::tempdir().unwrap();
         let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.path().join(name));
         let write = || {

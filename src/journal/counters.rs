@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_snapshot_keeps_tells_of_no_position_behind_it_and_loses_no_age() {
+    fn marks_in_a_snapshot_name_no_later_position_and_lose_no_age() {
         let mut marks = Marks::default();
         for seconds in 1..=10 {
             marks.note(u64::try_from(seconds).unwrap() * 10, at(seconds * 100));

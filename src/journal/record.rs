@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn an_encoded_record_is_decoded_unchanged() {
         let outbox = [OutboxMessage {
             number: 7,
             topic: "a.b".into(),
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_not_copied() {
+    fn decoding_a_record_copies_nothing() {
         let bytes = sample(&[], b"event").encode();
         let record = Record::decode(&bytes).unwrap();
         let within = |part: &[u8]| bytes.as_ptr_range().contains(&part.as_ptr());

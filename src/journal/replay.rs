@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_kept_records_is_told_of_the_first_however_many_there_are() {
+    fn the_first_fault_in_kept_records_is_reported_however_many_there_are() {
         let many = 1..2_000;
         let mut parts = SnapshotParts::of(&[answer()], 1, 1);
         (parts.covers, parts.upto) = (2_000, 2_000);
@@ -802,7 +802,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_follow_is_named_before_what_cannot_be_read_behind_it() {
+    fn a_record_that_cannot_follow_is_reported_before_a_later_unreadable_one() {
         // A worker finds the first error, and is asked for it only when the second has been found.
         let (key, _) = fact("actor-1", 1);
         let cannot_follow = facts(&[(key, b"no event".to_vec())]);
@@ -1011,7 +1011,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_indexed_at_the_end_are_those_that_were_entered_one_by_one() {
+    fn keys_indexed_at_the_end_equal_those_entered_one_by_one() {
         let seed = crate::base::testing::seed();
         let mut random = SmallRng::seed_from_u64(seed);
         let (mut sound, mut faulty) = (0, 0);
@@ -1092,7 +1092,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_that_says_something_else_than_its_record_is_told_by_who_compares_them() {
+    fn a_note_that_differs_from_its_record_is_reported_if_they_are_compared() {
         let used = KeyUse::of(&Record::decode(&answer()).unwrap());
         let other = KeyUse {
             key: Some(Digest([7; 16])),
@@ -1135,8 +1135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_that_keeps_a_key_twice_is_refused_before_its_states_so_that_another_one_is_tried()
-    {
+    fn a_key_twice_in_a_snapshot_is_refused_before_its_states_to_try_another() {
         let mut parts = SnapshotParts::of(&[answer()], 1, 1);
         (parts.covers, parts.upto) = (2, 2);
         parts.kept = vec![(1, answer()), (2, answer())];
@@ -1151,7 +1150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_that_has_a_resource_twice_is_refused_whatever_comes_after_it() {
+    fn a_snapshot_with_a_resource_twice_is_refused_whatever_follows() {
         let records = history();
         let mut parts = SnapshotParts::of(&records, 10, 10);
         let again = parts.entries[1].clone();
@@ -1183,8 +1182,7 @@ mod tests {
     }
 
     #[test]
-    fn many_states_of_a_snapshot_are_found_by_the_records_after_it_and_what_is_wrong_with_one_before_them()
-     {
+    fn later_records_find_many_snapshot_states_and_a_faulty_one_fails_first() {
         let records = linked(&many());
         // With two processors, more than a chunk for each worker.
         let mut parts = SnapshotParts::of(&records, 20_000, 20_000);
@@ -1285,7 +1283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_snapshot_cannot_have_is_refused() {
+    fn contents_that_a_snapshot_cannot_have_are_refused() {
         let records = history();
         let held = || SnapshotParts::of(&records, 100, 120);
         let mut later = held();
@@ -1343,7 +1341,7 @@ mod tests {
     }
 
     #[test]
-    fn states_of_a_snapshot_are_indexed_and_are_of_their_keys_whatever_their_kinds_have() {
+    fn snapshot_states_of_every_kind_are_indexed_and_match_their_keys() {
         let mut records = Vec::new();
         for number in 0..40 {
             records.push(facts(&[fact(&format!("actor-{number}"), 1)]));

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_asked_for_is_kept_and_nothing_else() {
+    fn a_snapshot_keeps_exactly_the_responses_that_can_still_be_replayed() {
         let outbox = [OutboxMessage {
             number: 1,
             topic: "a.b".into(),

@@ -251,7 +251,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_change_without_a_version_is_told_with_its_type_and_stays_until_it_has_one() {
+    fn a_type_changed_without_a_new_version_is_reported_until_it_has_one() {
         let (complaints, list) = compare("", &[stored(1, &FIRST)]);
         assert!(
             complaints[0].contains("version 1 is not in the list yet"),

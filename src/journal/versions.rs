@@ -295,7 +295,7 @@ fn states(recovered: &Recovered, kinds: Kinds) -> Value {
 }
 
 #[test]
-fn what_an_older_program_stored_is_brought_up_and_gone_on_with() {
+fn data_of_an_older_version_is_upgraded_and_continued() {
     assert_eq!((version::<Parcel>(), version::<ParcelNow>()), (1, 2));
     let log = of_the_first();
     let old = opened(first_program, None, &log).unwrap();
@@ -322,7 +322,7 @@ fn what_an_older_program_stored_is_brought_up_and_gone_on_with() {
 }
 
 #[test]
-fn what_a_newer_program_stored_is_refused_by_its_number() {
+fn data_of_a_newer_version_is_refused_by_its_number() {
     let log = [of_the_first(), of_the_second()].concat();
     let refused = |opened: Result<Recovered, ReplayError>| {
         let error = opened.err().unwrap();

@@ -80,7 +80,7 @@ mod tests {
     use crate::stream::listing::{SnapshotList, write_list};
 
     #[test]
-    fn messages_that_are_gone_from_the_beginning_are_missed_unless_they_are_listed_as_purged() {
+    fn missing_first_messages_are_a_gap_unless_they_are_listed_as_purged() {
         let fake = Fake::with_room(64 << 20);
         drop(fake.written(1, 4));
         let connection = fake.connection();

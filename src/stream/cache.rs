@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_disk_has_no_room_for_stays_in_the_stream_and_hinders_no_start() {
+    fn records_beyond_a_full_disk_stay_in_the_stream_and_start_succeeds() {
         let fake = Fake::with_room(64 << 20);
         drop(fake.written(1, 3));
         let directory = tempfile::tempdir().unwrap();
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_ends_right_before_what_a_purge_left_is_not_known_to_belong_to_it() {
+    fn a_directory_ending_right_before_the_first_kept_record_is_unmatched() {
         let fake = Fake::with_room(64 << 20);
         drop(fake.written(1, 3));
         let connection = fake.connection();

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_follow_each_other_and_none_can_be_left_out_doubled_or_replaced() {
+    fn messages_form_a_chain_without_omission_duplicate_or_replacement() {
         let messages = some();
         assert_eq!(messages[2].1.next, 3);
         for (left_out, at) in [(0, 1), (1, 2)] {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_fenced_writer_had_in_flight_is_passed_over_and_nothing_else_is() {
+    fn only_a_fenced_writers_messages_in_flight_are_passed_over() {
         let before = some().pop().unwrap().1;
         let message = |tail: &Tail, epoch, ahead, content: Content<'_>| {
             tail.place(LOG, epoch, ahead).message(content).0

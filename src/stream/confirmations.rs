@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_is_told_when_there_is_no_room_and_after_half_a_minute_in_any_case() {
+    async fn waiting_requests_are_refused_at_once_when_full_and_after_30_s_at_most() {
         let confirmations = Confirmations::default();
         let came = Instant::now();
         let (answer, ()) = tokio::join!(confirmations.confirm_since(came), async {

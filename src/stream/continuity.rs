@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_goes_on_in_another_history_of_the_same_length_does_not_hide_it() {
+    fn another_history_of_equal_length_is_seen_even_if_a_writer_continues_it() {
         let fake = Fake::with_room(64 << 20);
         drop(fake.written(1, 3));
         let connection = fake.connection();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_purged_before_a_void_message_makes_no_other_history_of_it() {
+    fn a_purge_before_a_void_message_does_not_look_like_another_history() {
         let fake = Fake::with_room(64 << 20);
         let connection = fake.connection();
         let fence = |name| {

@@ -343,7 +343,7 @@ mod tests {
     use crate::stream::message::{Content, Node};
 
     #[test]
-    fn a_stream_that_ends_before_what_was_read_or_has_something_else_there_is_known_by_it() {
+    fn a_stream_shorter_than_what_was_read_or_different_there_is_detected() {
         let fake = Fake::with_room(64 << 20);
         drop(fake.written(1, 3));
         let (connection, tail) = (fake.connection(), fake.tail());

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_weak_while_those_of_the_stream_or_of_the_lease_s_bucket_are() {
+    fn settings_are_weak_while_those_of_the_stream_or_the_lease_bucket_are() {
         let figures = Figures::default();
         let counted = |stream: bool, lease: bool| {
             figures.set_weak_settings(stream);

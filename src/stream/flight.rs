@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_barrier_is_given_up_where_there_is_no_room_unless_an_attempt_may_still_be_on_its_way() {
+    fn a_barrier_without_room_is_given_up_unless_an_attempt_is_unresolved() {
         let connection = Fake::with_room(0).connection();
         let events = |flight: &Flight<Heard>| flight.events.0.lock().clone();
         connection.block(async {
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_room_does_so_for_half_a_minute() {
+    fn a_message_waits_for_room_for_half_a_minute() {
         let connection = Fake::with_room(0).connection();
         connection.block(async {
             let mut flight = full(&connection, false);

@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_made_although_the_answers_were_lost_is_known_again_and_no_other_one_is() {
+    fn a_lease_made_despite_lost_responses_is_recognised_and_no_other_is() {
         let fake = Fake::with_room(1 << 20);
         let [one, two] = [1, 2].map(|number| hold(fake.connection(), "node", [number; 16]));
         let terms = Terms {
@@ -518,8 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_knows_the_lease_again_that_was_made_before_its_last_call_ended_and_then_claims_another()
-     {
+    fn a_claim_recognises_a_lease_made_before_its_last_call_ended_only_once() {
         let fake = Fake::with_room(1 << 20);
         let link = hold(fake.connection(), "node", [1; 16]);
         let mut claim = Claim::new(&link, terms());
@@ -539,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_knows_its_key_for_a_term_after_a_change_of_it_whose_answer_was_lost() {
+    fn a_claim_recognises_its_key_for_a_term_after_a_lost_change_response() {
         let fake = Fake::with_room(1 << 20);
         let link = hold(fake.connection(), "node", [1; 16]);
         let mut claim = Claim::new(&link, terms());
@@ -567,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn who_seizes_a_lease_waits_for_a_holder_that_may_still_answer_and_for_no_other() {
+    fn seizing_a_lease_waits_only_for_a_holder_that_may_still_respond() {
         for relies in [false, true] {
             let fake = Fake::with_room(1 << 20);
             let [one, two] = [1, 2].map(|number| hold(fake.connection(), "node", [number; 16]));
@@ -588,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_the_servers_keep_for_another_time_is_not_taken_and_that_setting_is_named() {
+    fn a_lease_kept_for_another_time_is_not_taken_and_its_setting_is_named() {
         let fake = Fake::with_room(1 << 20);
         let link = hold(fake.connection(), "node", [1; 16]);
         let faults = || link.connection().weaker_beside(1).unwrap();
@@ -623,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_whose_bucket_is_gone_for_a_term_is_made_again_and_not_relied_on() {
+    fn a_lease_whose_bucket_is_gone_for_a_term_is_recreated_but_not_trusted() {
         let fake = Fake::with_room(1 << 20);
         let link = hold(fake.connection(), "node", [1; 16]);
         let connection = link.connection();
@@ -651,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_made_again_is_not_relied_on_though_the_answer_was_lost() {
+    fn a_recreated_lease_is_not_relied_on_even_if_the_response_was_lost() {
         let fake = Fake::with_room(1 << 20);
         let link = hold(fake.connection(), "node", [1; 16]);
         let connection = link.connection();
@@ -682,7 +681,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_that_does_not_say_so_is_taken_for_one_that_answers_by_its_lease() {
+    fn a_holder_that_does_not_state_it_is_taken_to_rely_on_its_lease() {
         let relies = |value: &str| Holder::read(value.as_bytes()).unwrap().relies;
         assert!(relies("{\"node\":\"a\",\"relies\":true}"));
         assert!(!relies("{\"node\":\"a\",\"relies\":false}"));
@@ -691,7 +690,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_of_webhooks_is_seen_in_the_lease_where_its_holder_says_which_one_it_has() {
+    fn a_different_webhook_key_is_detected_if_the_lease_states_one() {
         let fake = Fake::with_room(1 << 20);
         let link = hold(fake.connection(), "node", [1; 16]);
         let terms = |key: &str| Terms {
@@ -709,7 +708,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_takes_neither_itself_nor_one_before_it_at_its_address_for_the_writer() {
+    fn neither_a_process_nor_its_predecessor_at_its_address_is_the_writer() {
         let fake = Fake::with_room(1 << 20);
         let [one, two] = [1, 2].map(|number| hold(fake.connection(), "node", [number; 16]));
         let terms = |address: &str| Terms {

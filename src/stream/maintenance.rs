@@ -187,7 +187,7 @@ mod tests {
     use crate::stream::message::Records;
 
     #[test]
-    fn a_writer_whose_messages_are_taken_after_another_history_of_the_same_length_ends() {
+    fn a_writer_appending_to_another_history_of_equal_length_ends() {
         for is_replaced in [false, true] {
             let fake = Fake::with_room(64 << 20);
             // Nothing looks by itself.

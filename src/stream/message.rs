@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_again_whatever_it_is() {
+    fn any_message_written_is_read_back_unchanged() {
         let random = &mut StdRng::seed_from_u64(16);
         for _ in 0..300 {
             let place = some_place(random);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_bytes_only_claim_are_refused_also_where_the_digest_is_right() {
+    fn false_lengths_are_refused_even_with_a_correct_digest() {
         let random = &mut StdRng::seed_from_u64(18);
         let place = some_place(random);
         let (bytes, records) = some_records(random);

@@ -304,7 +304,7 @@ mod tests {
     const SOON: Duration = Duration::from_millis(20);
 
     #[test]
-    fn what_no_server_sends_is_asked_for_and_passed_over_when_it_comes_after_all() {
+    fn unsent_messages_are_requested_and_skipped_if_they_arrive_later() {
         let fake = Fake::with_room(64 << 20);
         let link = fake.writer(1);
         let record = [1, 0, 0, 0, 9];
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_not_taken_for_sent_so_it_is_asked_for_until_something_is_sent() {
+    fn a_reader_requests_messages_until_the_server_sends_one_unasked() {
         let fake = Fake::with_room(64 << 20);
         drop(fake.written(1, 4));
         let connection = fake.connection();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_sent_of_what_is_there_fetching_begins_again() {
+    fn fetching_restarts_when_existing_messages_are_not_sent() {
         let fake = Fake::with_room(64 << 20);
         drop(fake.written(1, 4));
         let connection = fake.connection();

@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_is_taken_and_each_weaker_setting_is_refused_by_its_name() {
+    fn created_settings_are_accepted_and_each_weaker_one_is_refused_by_name() {
         let names = Names::of("main").unwrap();
         let good = wanted(&names, 3, 1 << 30);
         assert!(weaker(&good, &names, 3, LONGEST).is_empty());
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_the_lease_s_bucket_that_would_prevent_a_takeover_are_refused_by_their_names() {
+    fn lease_bucket_settings_that_prevent_a_takeover_are_refused_by_name() {
         let names = Names::of("main").unwrap();
         let ages = u64::try_from(TTL.as_nanos()).unwrap();
         let good = json!({
@@ -379,8 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_takes_only_smaller_messages_than_a_stream_may_have_is_refused_by_its_setting()
-    {
+    fn a_max_payload_below_the_longest_message_is_refused_by_name() {
         let names = Names::of("main").unwrap();
         let good = wanted(&names, 3, 1 << 30);
         let faults = weaker(&good, &names, 3, LONGEST - 1);

@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_damaged_where_it_is_not_there_as_a_whole_and_not_where_nobody_sends_it() {
+    fn a_snapshot_is_damaged_if_incomplete_but_not_if_no_server_sends_it() {
         let fake = stored();
         let connection = fake.connection();
         let judged = || damage(&connection, &snapshot());
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_snapshot_that_nobody_sends_stays_listed_and_one_that_is_damaged_does_not() {
+    fn an_older_unsent_snapshot_stays_listed_and_a_damaged_one_does_not() {
         let fake = stored();
         let connection = fake.connection();
         let stays = || stays_listed(&damage(&connection, &snapshot()), 3);
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_that_a_server_which_is_behind_does_not_have_yet_is_asked_for_again() {
+    fn a_snapshot_missing_on_a_lagging_server_is_requested_again() {
         let fake = stored();
         let connection = fake.connection();
         fake.kept.lock().lags = 2;

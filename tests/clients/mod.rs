@@ -129,7 +129,7 @@ fn a_client_in_typescript_that_is_generated_compiles_and_takes_the_walk() {
 }
 
 #[test]
-fn a_document_that_says_something_else_makes_no_client_in_typescript_that_compiles() {
+fn a_typescript_client_of_a_different_document_does_not_compile() {
     let mut document = openapi::document();
     let paths = document["paths"].as_object_mut().unwrap();
     let place = paths.remove("/settlement-deposit-requests").unwrap();
@@ -222,7 +222,7 @@ fn a_client_in_python_that_is_generated_is_whole_and_takes_the_walk() {
 }
 
 #[test]
-fn a_document_that_says_something_else_makes_no_client_in_python_that_takes_the_walk() {
+fn a_python_client_of_a_different_document_fails_the_walk() {
     for (schema, from, to, told) in [
         (
             "FinalizeChargeRequest",

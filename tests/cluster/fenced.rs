@@ -10,7 +10,7 @@ use crate::support::Server;
 const RACES: usize = 2;
 
 #[test]
-fn who_starts_later_writes_and_the_one_before_ends_and_says_so() {
+fn a_later_writer_takes_over_and_the_earlier_one_ends_and_reports_it() {
     let Some((cluster, world, first)) = Cluster::with_writer(5) else {
         return;
     };
@@ -31,7 +31,7 @@ fn who_starts_later_writes_and_the_one_before_ends_and_says_so() {
 }
 
 #[test]
-fn of_several_that_are_started_at_once_exactly_one_goes_on() {
+fn of_several_writers_started_at_once_exactly_one_continues() {
     let races = std::env::var("CLUSTER_RACES").map_or(RACES, |races| races.parse().unwrap());
     let Some((cluster, world)) = Cluster::with_world() else {
         return;

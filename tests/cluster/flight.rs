@@ -63,7 +63,7 @@ fn ask_apart(
 }
 
 #[test]
-fn four_in_flight_are_answered_in_order_once_and_only_when_all_before_are_there() {
+fn four_in_flight_are_answered_once_in_order_after_all_before_are_stored() {
     let Some((mut cluster, world)) = Cluster::with_world() else {
         return;
     };
@@ -124,7 +124,7 @@ fn four_in_flight_are_answered_in_order_once_and_only_when_all_before_are_there(
 }
 
 #[test]
-fn what_a_fenced_writer_had_in_flight_counts_for_nothing_wherever_it_gets_to() {
+fn a_fenced_writers_messages_in_flight_are_void_wherever_they_arrive() {
     let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
         return;
     };
@@ -185,7 +185,7 @@ fn what_a_fenced_writer_had_in_flight_counts_for_nothing_wherever_it_gets_to() {
 }
 
 #[test]
-fn what_is_acknowledged_is_a_prefix_whatever_is_lost_delayed_or_overtaken() {
+fn acknowledged_commands_are_a_prefix_despite_loss_delay_and_reordering() {
     let rounds = std::env::var("FLIGHT_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
     let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
         return;

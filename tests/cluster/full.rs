@@ -16,7 +16,7 @@ use crate::support::{PATIENCE, Server, World};
 const LITTLE: u64 = 1 << 20;
 
 #[test]
-fn a_full_journal_refuses_commands_answers_reads_and_goes_on_when_it_has_room() {
+fn a_full_journal_refuses_commands_answers_reads_and_resumes_with_room() {
     let Some(cluster) = Cluster::with_journal(1, LITTLE) else {
         return;
     };
@@ -52,7 +52,7 @@ fn a_full_journal_refuses_commands_answers_reads_and_goes_on_when_it_has_room() 
 }
 
 #[test]
-fn where_only_room_for_a_fence_is_left_reads_are_refused_at_once_and_another_node_takes_over() {
+fn when_only_a_fence_fits_reads_are_refused_at_once_and_a_node_takes_over() {
     let Some(cluster) = Cluster::with_journal(1, LITTLE) else {
         return;
     };

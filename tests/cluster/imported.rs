@@ -154,7 +154,7 @@ fn a_directory_is_imported_whole_and_served_from_any_node_as_before() {
 }
 
 #[test]
-fn an_import_whose_directory_cannot_be_marked_has_failed_and_the_next_one_marks_it() {
+fn an_import_that_cannot_mark_its_directory_fails_and_the_next_marks_it() {
     let Some(cluster) = Cluster::started(1) else {
         return;
     };
@@ -178,7 +178,7 @@ fn an_import_whose_directory_cannot_be_marked_has_failed_and_the_next_one_marks_
 }
 
 #[test]
-fn an_import_that_was_interrupted_is_refused_to_everybody_and_goes_on_when_begun_again() {
+fn an_interrupted_import_is_refused_to_all_and_resumes_when_run_again() {
     let Some(cluster) = Cluster::started(1) else {
         return;
     };
@@ -245,7 +245,7 @@ fn a_directory_of_snapshots_alone_is_imported_and_served_from_any_node() {
 }
 
 #[test]
-fn a_directory_that_was_written_on_alone_up_to_the_beginning_of_an_import_is_refused() {
+fn a_copy_written_on_alone_up_to_an_imports_beginning_is_refused() {
     let Some(cluster) = Cluster::started(1) else {
         return;
     };
@@ -347,7 +347,7 @@ fn is_imported_although_interrupted(cluster: &Cluster, world: &World, first: u64
 }
 
 #[test]
-fn a_directory_that_was_restored_is_imported_with_the_logs_that_it_goes_on_from() {
+fn a_restored_directory_is_imported_with_the_logs_that_it_continues() {
     let Some(cluster) = Cluster::started(1) else {
         return;
     };

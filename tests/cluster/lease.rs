@@ -25,7 +25,7 @@ fn beside(cluster: &Cluster, work: impl AsyncFn(&Store) -> Result<(), async_nats
 }
 
 #[test]
-fn a_lease_that_is_given_up_is_free_at_once_also_where_the_answer_to_a_renewal_was_lost() {
+fn a_lease_given_up_is_free_at_once_even_after_lost_renewal_responses() {
     let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
         return;
     };
@@ -69,7 +69,7 @@ fn a_lease_that_is_given_up_is_free_at_once_also_where_the_answer_to_a_renewal_w
 }
 
 #[test]
-fn settings_of_the_lease_s_bucket_with_which_nobody_would_take_over_are_told() {
+fn lease_bucket_settings_that_prevent_a_takeover_are_reported() {
     let Some((cluster, _world, writer, following)) = followed(1) else {
         return;
     };
@@ -96,7 +96,7 @@ fn settings_of_the_lease_s_bucket_with_which_nobody_would_take_over_are_told() {
 }
 
 #[test]
-fn a_standby_whose_takeover_meets_settings_that_were_just_changed_goes_on_following() {
+fn a_standby_keeps_following_when_its_takeover_meets_changed_settings() {
     let Some((cluster, world, writer, following)) = followed(5) else {
         return;
     };

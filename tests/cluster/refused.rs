@@ -63,7 +63,7 @@ fn a_stream_restored_from_earlier_has_lost_what_was_acknowledged() {
 }
 
 #[test]
-fn a_writer_whose_stream_is_restored_from_earlier_ends_and_writes_nothing_into_it() {
+fn a_writer_ends_and_writes_nothing_when_its_stream_is_restored() {
     let Some((cluster, world, server)) = Cluster::with_writer(6) else {
         return;
     };
@@ -87,7 +87,7 @@ fn altered(messages: &[Bytes]) -> Vec<Bytes> {
 }
 
 #[test]
-fn a_first_start_that_is_interrupted_leaves_a_copy_to_which_nothing_else_writes() {
+fn an_interrupted_first_start_leaves_a_copy_to_which_nothing_else_writes() {
     let Some((cluster, world)) = stopped() else {
         return;
     };
@@ -135,7 +135,7 @@ fn a_stream_restored_from_earlier_and_written_on_is_another_history() {
 }
 
 #[test]
-fn a_damaged_directory_is_moved_away_and_an_empty_one_is_filled_from_the_stream() {
+fn a_damaged_directory_is_refused_and_an_empty_one_filled_from_the_stream() {
     let Some((cluster, world)) = stopped() else {
         return;
     };
@@ -354,7 +354,7 @@ fn weaker_settings_are_refused_by_their_names() {
 }
 
 #[test]
-fn a_server_that_takes_smaller_messages_than_the_stream_may_have_is_refused_by_its_setting() {
+fn a_max_payload_below_the_stream_s_message_size_is_refused_by_name() {
     let Some((mut cluster, world)) = stopped() else {
         return;
     };

@@ -165,7 +165,7 @@ fn objects(cluster: &Cluster) -> Vec<String> {
 }
 
 #[test]
-fn a_snapshot_that_is_damaged_or_gone_is_not_used_and_an_older_one_or_the_stream_is() {
+fn a_damaged_or_missing_snapshot_gives_way_to_an_older_one_or_the_stream() {
     let Some((cluster, world, server)) = begun() else {
         return;
     };
@@ -202,7 +202,7 @@ fn a_snapshot_that_is_damaged_or_gone_is_not_used_and_an_older_one_or_the_stream
 }
 
 #[test]
-fn what_an_interruption_leaves_counts_for_nothing_and_is_removed() {
+fn leftovers_of_an_interruption_count_for_nothing_and_are_removed() {
     let Some((cluster, world, server)) = begun() else {
         return;
     };
@@ -322,7 +322,7 @@ fn purged() -> Option<(Cluster, World)> {
 }
 
 #[test]
-fn what_two_snapshots_have_is_purged_and_whoever_begins_has_all_of_it() {
+fn messages_covered_by_two_snapshots_are_purged_and_new_nodes_have_all() {
     let Some((cluster, world)) = purged() else {
         return;
     };
@@ -407,7 +407,7 @@ fn a_directory_that_was_away_for_too_long_is_refused_and_begins_anew() {
 }
 
 #[test]
-fn a_standby_that_was_cut_off_while_what_it_lacks_was_purged_ends_and_says_so() {
+fn a_standby_cut_off_until_what_it_lacks_is_purged_ends_with_the_reason() {
     let Some((cluster, world, mut server)) = begun() else {
         return;
     };
@@ -506,7 +506,7 @@ fn relist(cluster: &Cluster, list: &Value) {
 }
 
 #[test]
-fn a_purge_that_was_interrupted_hinders_nobody_and_is_done_with_the_next_snapshot() {
+fn an_interrupted_purge_hinders_no_start_and_is_done_at_the_next_snapshot() {
     let Some((cluster, world, server)) = begun() else {
         return;
     };

@@ -178,7 +178,7 @@ fn until_taken(world: &World, server: &Server, number: usize) -> Duration {
 }
 
 #[test]
-fn a_standby_takes_over_from_a_writer_that_is_killed_and_is_handed_over_to_by_one_that_ends() {
+fn a_standby_takes_over_from_a_killed_writer_and_from_one_that_ends() {
     let Some((cluster, world, first)) = Cluster::with_writer(5) else {
         return;
     };
@@ -223,7 +223,7 @@ fn a_standby_takes_over_from_a_writer_that_is_killed_and_is_handed_over_to_by_on
 }
 
 #[test]
-fn a_standby_leaves_the_lease_while_the_stream_has_a_limit_that_a_start_refuses() {
+fn a_standby_leaves_the_lease_while_the_stream_has_a_refused_limit() {
     let Some((cluster, world, writer, following)) = followed(5) else {
         return;
     };
@@ -247,7 +247,7 @@ fn a_standby_leaves_the_lease_while_the_stream_has_a_limit_that_a_start_refuses(
 }
 
 #[test]
-fn a_standby_counts_a_server_that_takes_only_smaller_messages_as_weak_settings() {
+fn a_standby_reports_a_server_s_lower_max_payload_as_weak_settings() {
     let Some((mut cluster, _world, writer, following)) = followed(5) else {
         return;
     };

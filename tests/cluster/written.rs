@@ -7,7 +7,7 @@ use super::{Cluster, ask, ask_for, until};
 use crate::support::run;
 
 #[test]
-fn what_is_acknowledged_is_in_the_stream_and_in_the_directory_the_same() {
+fn acknowledged_commits_are_the_same_in_the_stream_and_the_directory() {
     let Some((cluster, world, server)) = Cluster::with_writer(20) else {
         return;
     };
@@ -44,7 +44,7 @@ fn what_is_acknowledged_is_in_the_stream_and_in_the_directory_the_same() {
 }
 
 #[test]
-fn a_read_rests_on_an_append_that_came_later_or_on_the_lease_as_it_was_told() {
+fn a_read_depends_on_a_later_append_or_on_the_lease_as_configured() {
     let Some((cluster, world)) = Cluster::with_world() else {
         return;
     };
@@ -90,7 +90,7 @@ fn a_read_rests_on_an_append_that_came_later_or_on_the_lease_as_it_was_told() {
 }
 
 #[test]
-fn an_empty_directory_and_one_that_is_behind_are_filled_up_from_the_stream() {
+fn an_empty_directory_and_one_behind_are_completed_from_the_stream() {
     let Some((cluster, world, server)) = Cluster::with_writer(15) else {
         return;
     };

@@ -15,7 +15,7 @@ fn each_task_can_be_done_in_both_languages_at_both_widths_by_keyboard() {
 }
 
 #[test]
-fn a_form_sends_what_it_shows_and_a_page_is_whole_on_paper_and_in_forced_colours() {
+fn forms_send_what_they_show_pages_are_whole_in_print_and_forced_colours() {
     done_in_a_demonstration("forms.mjs");
 }
 

@@ -10,7 +10,7 @@ use super::embedded::tools;
 use crate::support::{Server, World, actor, or_skip, program};
 
 #[test]
-fn a_page_waits_longer_each_time_there_is_too_much_and_follows_nothing_out_of_sight() {
+fn a_page_waits_longer_at_each_overload_and_a_hidden_one_follows_nothing() {
     let Some(chromium) = or_skip(program("chromium"), "chromium") else {
         return;
     };

@@ -20,7 +20,7 @@ const HURRIED: [&str; 5] = [
 ];
 
 #[test]
-fn a_dead_delivery_is_sent_again_and_a_webhook_paused_resumed_and_deleted_from_the_console() {
+fn the_console_resends_dead_deliveries_pauses_resumes_deletes_webhooks() {
     let Some(chromium) = or_skip(program("chromium"), "chromium") else {
         return;
     };

@@ -84,7 +84,7 @@ fn each_fault_of_a_field_has_words_in_both_languages() {
 }
 
 #[test]
-fn what_is_counted_has_no_plural_that_would_be_wrong_of_one() {
+fn english_texts_with_a_count_have_no_plural_that_is_wrong_for_one() {
     for (key, text) in words("en") {
         let counted = text.split("{n} ").skip(1);
         let plural = counted
@@ -123,7 +123,7 @@ fn each_reason_why_no_commands_are_taken_has_its_words() {
 }
 
 #[test]
-fn what_is_personal_is_masked_in_the_console_too() {
+fn personal_fields_are_masked_in_the_console_too() {
     let listed = read("lib/personal.js");
     let missing: Vec<_> = HIDDEN
         .keys()
@@ -162,7 +162,7 @@ fn nothing_of_the_console_is_code_in_a_page_or_markup_out_of_text() {
 }
 
 #[test]
-fn what_is_kept_of_others_has_the_digests_that_are_listed() {
+fn vendored_files_have_the_listed_digests() {
     let vendor = folder().join("vendor");
     let sums = read("vendor/SHA256SUMS");
     let listed: Vec<_> = sums
@@ -180,7 +180,7 @@ fn what_is_kept_of_others_has_the_digests_that_are_listed() {
 }
 
 #[test]
-fn what_is_kept_of_others_is_as_they_published_it() {
+fn vendored_files_are_as_published() {
     let Some(tools) = tools() else {
         return;
     };

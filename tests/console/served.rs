@@ -156,7 +156,7 @@ fn figures_are_for_headquarters_with_the_permission() {
 }
 
 #[test]
-fn what_is_found_by_an_identifier_or_a_code_is_what_one_may_read() {
+fn a_search_by_identifier_or_code_finds_only_what_the_reader_may_read() {
     let world = World::new();
     let server = Server::start_with(&world, &["--console"]);
     let mut client = server.client();

@@ -10,7 +10,7 @@ use crate::identity_provider::oidc::Oidc;
 use crate::support::{Server, World, or_skip, program};
 
 #[test]
-fn who_signs_in_with_the_provider_has_its_token_in_the_page_and_nowhere_else() {
+fn a_token_from_a_sign_in_with_the_provider_is_in_the_page_alone() {
     let Some(chromium) = or_skip(program("chromium"), "chromium") else {
         return;
     };

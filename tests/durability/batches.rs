@@ -140,7 +140,7 @@ impl hyper::body::Body for Untouched {
 }
 
 #[test]
-fn facts_are_shed_before_they_are_read_while_there_is_no_room_for_a_command() {
+fn facts_are_shed_unread_while_there_is_no_room_for_a_command() {
     let inside = Inside::new(2);
     let token = inside.token(600);
     on_lane(inside.engine(), async {
@@ -260,7 +260,7 @@ async fn until_it_rests(memory: &Admission) {
 }
 
 #[test]
-fn lines_that_have_begun_are_charged_and_who_would_hold_more_than_there_is_is_shed() {
+fn lines_are_charged_once_begun_and_streams_beyond_the_bound_are_shed() {
     const BYTES: usize = 300 << 10;
     let inside = Inside::new(4_096);
     let memory = Arc::new(Admission::new(16 << 20));

@@ -38,7 +38,7 @@ fn facts_have_half_of_the_permits_and_commands_the_rest() {
 }
 
 #[test]
-fn on_a_disk_without_room_commands_wait_while_replays_reads_and_refusals_go_on() {
+fn on_a_full_disk_commands_get_503_and_replays_reads_and_refusals_go_on() {
     let town = Town::new();
     let server = Server::start(&town.world);
     town.settle(&server);

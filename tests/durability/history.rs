@@ -24,7 +24,7 @@ use super::{SNAPSHOT_OFTEN, share};
 use crate::support::{Answer, Server, seed};
 
 #[test]
-fn every_answer_is_what_the_log_says_at_its_position_in_the_order_of_real_time() {
+fn every_response_is_what_the_log_has_at_its_position_in_real_time_order() {
     let seed = seed();
     let histories = share("HISTORIES", 1);
     let requests = share(

@@ -123,7 +123,7 @@ fn is_done(reply: &CommandResult, as_replay: bool) -> bool {
 
 /// Its key may be forgotten after it was looked up.
 #[test]
-fn a_command_refused_for_its_time_is_replayed_under_its_key_and_refused_when_it_is_decided() {
+fn an_untimely_command_is_replayed_if_its_key_is_known_and_else_refused() {
     let world = World::new();
     let disk = SimDisk::new();
     let (engine, _) = engine(&disk).unwrap();
@@ -427,7 +427,7 @@ fn dry_runs_that_wait_for_a_silent_log_hold_no_more_than_their_bytes() {
 /// That an actor may act again is a commit like any other: no response that depends on it leaves
 /// before it is durable, or names a position before it.
 #[test]
-fn whoever_may_act_again_is_answered_when_that_is_durable() {
+fn a_reactivated_actor_is_answered_once_the_reactivation_is_durable() {
     let gate = Arc::new(Gate::default());
     let disk = syncing_through(&gate, SimDisk::new().storage());
     let (log, _) = Log::open(disk, small(), &mut Replaying::new("recovering")).unwrap();
@@ -495,7 +495,7 @@ pub(super) async fn put_consent(engine: &Engine, revision: i64, required: bool) 
 
 /// That something left a list is learned like anything else: once the commit by which it left is durable.
 #[test]
-fn what_has_left_a_list_is_missing_from_it_when_that_is_durable() {
+fn reads_show_that_a_resource_left_a_list_once_that_is_durable() {
     let gate = Arc::new(Gate::default());
     let disk = syncing_through(&gate, SimDisk::new().storage());
     let (log, _) = Log::open(disk, small(), &mut Replaying::new("recovering")).unwrap();
@@ -544,7 +544,7 @@ fn what_has_left_a_list_is_missing_from_it_when_that_is_durable() {
 /// While the log can make no other segment it says that, and nothing else, is why commands are not
 /// accepted; and that it is over.
 #[test]
-fn a_log_that_can_make_no_other_segment_says_why_commands_are_not_accepted() {
+fn a_log_that_cannot_make_a_segment_is_unready_for_that_reason_alone() {
     let world = World::new();
     let disk = SimDisk::new();
     let (engine, _) = engine(&disk).unwrap();

@@ -31,7 +31,7 @@ fn bytes_of(directory: &Path) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
 }
 
 #[test]
-fn a_server_whose_directory_is_moved_ends_and_writes_nothing_into_what_took_its_place() {
+fn a_server_whose_directory_is_moved_ends_and_leaves_the_new_one_alone() {
     let (world, another) = (World::new(), World::new());
     let token = another.workflow();
     let server = Server::start(&another);

@@ -73,7 +73,7 @@ async fn panic_at(engine: &Engine, place: Asked, body: &serde_json::Value) -> Co
 }
 
 #[test]
-fn a_panic_anywhere_in_a_command_is_its_own_fault_and_the_next_one_is_carried_out() {
+fn a_panic_anywhere_in_a_command_fails_it_alone_and_the_next_one_succeeds() {
     let world = World::new();
     let (engine, _) = engine(&SimDisk::new()).unwrap();
     on_lane(&engine, async {

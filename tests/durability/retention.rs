@@ -66,7 +66,7 @@ fn often(log: LogRetention) -> CheckpointPolicy {
 }
 
 #[test]
-fn records_are_kept_for_their_age_over_starts_and_also_when_their_keys_are_forgotten() {
+fn records_are_kept_for_their_age_across_starts_and_forgotten_keys() {
     let world = World::new();
     let disk = SimDisk::new();
     let clock = Arc::new(SetClock::default());
@@ -117,7 +117,7 @@ fn records_are_kept_for_their_age_over_starts_and_also_when_their_keys_are_forgo
 }
 
 #[test]
-fn what_deliveries_need_is_kept_beyond_the_retention_up_to_bytes_and_an_age_of_its_own() {
+fn undelivered_records_outlast_retention_up_to_their_own_bytes_and_age() {
     let world = World::new();
     let disk = SimDisk::new();
     let clock = Arc::new(SetClock::default());
@@ -167,7 +167,7 @@ fn what_deliveries_need_is_kept_beyond_the_retention_up_to_bytes_and_an_age_of_i
 }
 
 #[test]
-fn a_disk_that_fills_takes_the_oldest_of_what_is_kept_before_a_command_is_refused() {
+fn a_filling_disk_loses_the_oldest_records_before_a_command_is_refused() {
     let options = Options {
         segment_bytes_min: 64 << 10,
         segment_bytes_max: 64 << 10,
@@ -221,7 +221,7 @@ fn a_disk_that_fills_takes_the_oldest_of_what_is_kept_before_a_command_is_refuse
 }
 
 #[test]
-fn a_stopped_log_keeps_a_week_unless_told_otherwise_and_every_tool_can_work_with_it() {
+fn compact_keeps_a_week_by_default_and_every_tool_works_with_the_result() {
     let world = World::new();
     let data = world.data();
     let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
@@ -300,7 +300,7 @@ fn a_stopped_log_keeps_a_week_unless_told_otherwise_and_every_tool_can_work_with
 }
 
 #[test]
-fn a_reader_whose_place_is_kept_goes_on_though_what_was_read_before_is_given_up() {
+fn a_reader_at_a_kept_position_goes_on_though_earlier_records_are_gone() {
     let (world, disk) = (World::new(), SimDisk::new());
     let engine = start(&disk, small(), Arc::new(SystemClock::default()));
     let client = EventReader::Client {

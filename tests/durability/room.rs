@@ -66,7 +66,7 @@ fn is_snapshot(name: &str) -> bool {
 }
 
 #[test]
-fn a_snapshot_that_does_not_fit_is_not_begun_and_one_that_runs_out_of_room_leaves_the_log_its() {
+fn a_snapshot_begins_only_where_it_fits_and_never_takes_the_log_s_room() {
     let world = World::new();
     let disk = SimDisk::new();
     let (created, is_tight, least) = (
@@ -210,7 +210,7 @@ fn a_stop_ends_a_snapshot_while_it_is_written_read_back_or_its_log_moved() {
 }
 
 #[test]
-fn a_snapshot_is_taken_when_it_is_due_and_not_else_and_the_idle_thread_sleeps() {
+fn a_snapshot_is_taken_only_when_due_and_the_idle_checkpointer_sleeps() {
     let world = World::new();
     let disk = SimDisk::new();
     let engine = start(disk.storage(), small());
@@ -289,7 +289,7 @@ fn some_until_quiet(figures: &dyn Fn() -> CheckpointFigures) {
 }
 
 #[test]
-fn when_every_snapshot_is_bad_and_the_log_is_whole_a_start_replays_from_the_first_record() {
+fn with_only_bad_snapshots_a_start_replays_a_whole_log_from_its_beginning() {
     let world = World::new();
     let disk = SimDisk::new();
     let engine = start(disk.storage(), roomy());
@@ -372,7 +372,7 @@ fn heard(world: &World, log: &Path, arguments: &[&str]) -> Server {
 }
 
 #[test]
-fn a_start_below_the_reserve_and_the_first_refusal_are_told_at_once_and_once() {
+fn a_start_below_the_reserve_and_a_first_503_are_logged_at_once_and_once() {
     let world = World::new();
     let said = world.path("said");
     let server = heard(&world, &said, &["--reserve-bytes", "9223372036854775807"]);

@@ -100,7 +100,7 @@ fn beside_changes(times: usize, required: Required) -> (CommandResult, usize, us
 }
 
 #[test]
-fn what_rests_on_a_list_is_decided_again_when_something_joins_leaves_or_changes_in_it() {
+fn a_decision_on_a_list_is_repeated_when_members_join_leave_or_change() {
     let leaves: Required = |revision| revision == 0;
     let joins: Required = |revision| revision > 0;
     for (what, required) in [("leaves", leaves), ("joins", joins), ("changes", |_| true)] {
@@ -131,7 +131,7 @@ fn a_command_whose_facts_change_each_time_is_given_up_in_the_end() {
 }
 
 #[test]
-fn a_command_whose_record_is_too_large_is_at_fault_itself_and_others_go_on() {
+fn a_command_with_too_large_a_record_is_refused_and_others_go_on() {
     let world = World::new();
     let limits = Limits {
         record_bytes_max: 4_000,

@@ -142,7 +142,7 @@ fn beside_snapshots(engine: &Arc<Engine>, at_most: u64, work: impl Future<Output
 }
 
 #[test]
-fn a_snapshot_taken_under_load_and_the_log_after_it_make_what_the_whole_log_makes() {
+fn a_snapshot_under_load_with_the_log_after_it_equals_the_whole_log() {
     let world = World::new();
     let disk = SimDisk::new();
     let engine = Arc::new(start(&disk, Arc::new(SystemClock::default())));
@@ -235,7 +235,7 @@ impl Visitor for Parts {
 }
 
 #[test]
-fn a_note_of_another_record_is_found_by_verify_and_a_start_does_not_read_what_is_noted() {
+fn verify_finds_a_mismatched_note_and_a_start_reads_no_noted_record() {
     let world = World::new();
     let disk = SimDisk::new();
     let engine = start(&disk, Arc::new(SystemClock::default()));
@@ -339,7 +339,7 @@ fn deposit(engine: &Engine, world: &World, code: &str, key: &str) -> Result<(Val
 }
 
 #[test]
-fn a_key_older_than_its_retention_is_forgotten_over_starts_and_compactions() {
+fn a_key_past_its_retention_is_forgotten_across_starts_and_compactions() {
     let world = World::new();
     let disk = SimDisk::new();
     let clock = Arc::new(SetClock::default());
@@ -467,7 +467,7 @@ fn forgotten_and_used_again(world: &World, rounds: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_snapshot_of_a_standby_has_forgotten_just_what_the_records_that_it_covers_forget() {
+fn a_standby_s_snapshot_forgets_exactly_the_keys_that_its_records_forget() {
     let world = World::new();
     let records = forgotten_and_used_again(&world, 16);
     let (disk, clock) = (SimDisk::new(), Arc::new(SystemClock::default()));
@@ -501,7 +501,7 @@ fn a_snapshot_of_a_standby_has_forgotten_just_what_the_records_that_it_covers_fo
 /// Once keys were forgotten, what a second key leads to is looked at, and not only whether its
 /// first one is taken: it may be so by another command, of this process as well.
 #[test]
-fn after_forgetting_a_second_key_has_the_answer_of_its_own_command_and_no_other() {
+fn once_keys_are_forgotten_a_second_key_gets_only_its_command_s_response() {
     let world = World::new();
     let disk = SimDisk::new();
     let clock = Arc::new(SetClock::default());
@@ -518,7 +518,7 @@ fn after_forgetting_a_second_key_has_the_answer_of_its_own_command_and_no_other(
 
 /// What a second key leads to may be on its way to the disk, and not be kept in memory.
 #[test]
-fn after_forgetting_a_second_key_waits_until_the_record_of_its_first_one_can_be_read() {
+fn once_keys_are_forgotten_a_second_key_waits_for_its_first_key_s_record() {
     let world = World::new();
     let syncs = Arc::new(Gate::default());
     let disk = syncing_through(&syncs, SimDisk::new().storage());
@@ -587,7 +587,7 @@ fn create_branch(engine: &Engine) -> (Value, bool) {
 }
 
 #[test]
-fn an_answer_in_the_place_of_another_outlives_the_log_and_the_replaced_one_does_not() {
+fn a_replacing_response_outlives_the_log_and_the_replaced_one_does_not() {
     let disk = SimDisk::new();
     let clock = || Arc::new(SystemClock::default());
     let engine = start(&disk, clock());
@@ -700,7 +700,7 @@ fn a_snapshot_without_room_is_given_up_and_commands_go_on() {
 }
 
 #[test]
-fn as_much_is_written_as_a_large_snapshot_had_before_it_was_packed_until_the_next_one_is_due() {
+fn the_next_snapshot_is_due_after_as_many_bytes_as_the_last_had_unpacked() {
     let world = World::new();
     let disk = SimDisk::new();
     let engine = Arc::new(start(&disk, Arc::new(SystemClock::default())));
@@ -725,7 +725,7 @@ fn as_much_is_written_as_a_large_snapshot_had_before_it_was_packed_until_the_nex
 }
 
 #[test]
-fn a_snapshot_is_given_up_when_the_service_ends_and_the_thread_takes_what_is_asked_for() {
+fn a_snapshot_is_given_up_at_shutdown_and_requested_ones_are_taken() {
     let world = World::new();
     let disk = SimDisk::new();
     let engine = Arc::new(start(&disk, Arc::new(SystemClock::default())));
@@ -989,7 +989,7 @@ fn folder(archive: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_server_forgets_and_compacts_by_its_arguments_and_moves_segments_to_the_archive() {
+fn a_server_forgets_keys_compacts_and_archives_segments_by_its_arguments() {
     let world = World::new();
     let archive = world.path("archive");
     let archive_text = archive.to_str().unwrap();

@@ -15,7 +15,7 @@ use super::share;
 use crate::support::{Server, carebook, seed, serve_arguments};
 
 #[test]
-fn a_start_that_was_killed_any_number_of_times_finds_everything_in_the_end() {
+fn a_start_killed_any_number_of_times_finds_everything_in_the_end() {
     let seed = seed();
     let mut random = StdRng::seed_from_u64(seed);
     let town = Town::new();

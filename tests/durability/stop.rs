@@ -14,7 +14,7 @@ use super::{SNAPSHOT_OFTEN, share};
 use crate::support::{Client, Server, World, carebook, seed, serve_arguments};
 
 #[test]
-fn told_to_stop_under_load_it_answers_what_it_has_read_and_keeps_what_it_answered() {
+fn a_server_stopped_under_load_answers_what_it_has_read_and_keeps_it() {
     let seed = seed();
     let town = Town::new();
     let mut memories = memories(seed);

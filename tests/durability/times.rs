@@ -129,7 +129,7 @@ fn jump(random: &mut StdRng) -> i64 {
 }
 
 #[test]
-fn whatever_the_clock_is_set_to_tokens_go_by_it_times_never_fall_and_keys_are_kept() {
+fn after_clock_jumps_tokens_obey_the_clock_times_never_fall_keys_stay() {
     let seed = seed();
     let mut random = StdRng::seed_from_u64(seed);
     let mut life = Life::new();

@@ -84,7 +84,7 @@ const TOOLS: [Tool; 8] = [
 ];
 
 #[test]
-fn whatever_tool_is_killed_at_whatever_call_and_whatever_comes_then_nothing_is_lost() {
+fn nothing_is_lost_when_any_tool_is_killed_at_any_call_whatever_follows() {
     let seed = seed();
     let kills = share("TOOL_KILLS", 6);
     let started = Instant::now();

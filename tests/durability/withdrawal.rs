@@ -76,7 +76,7 @@ fn assert_gone(reply: &CommandResult, withdrawn: u64) {
 }
 
 #[test]
-fn a_command_that_was_decided_before_a_withdrawal_is_not_committed_after_it() {
+fn a_command_decided_before_a_withdrawal_is_not_committed_after_it() {
     let world = World::new();
     let engine = engine(SimDisk::new().storage(), Limits::default());
     let meanwhile = Arc::new((Barrier::new(2), Barrier::new(2)));
@@ -169,7 +169,7 @@ fn a_read_that_began_before_a_withdrawal_shows_nothing_after_it() {
 }
 
 #[test]
-fn a_replay_that_waits_for_the_disk_while_its_actor_withdraws_is_not_given() {
+fn a_replay_waiting_for_the_disk_is_refused_when_its_actor_withdraws() {
     let world = World::new();
     let reads = Arc::new(Gate::default());
     let disk = SimDisk::new().storage();
@@ -223,7 +223,7 @@ impl Receiver for Directory {
 }
 
 #[test]
-fn whoever_waits_for_an_identical_command_and_withdraws_is_not_given_its_answer() {
+fn a_wait_for_an_identical_command_is_refused_when_its_actor_withdraws() {
     let engine = engine(SimDisk::new().storage(), Limits::default());
     let directory = Arc::new(Directory::default());
     let receiver = Arc::clone(&directory) as _;
@@ -271,7 +271,7 @@ fn whoever_waits_for_an_identical_command_and_withdraws_is_not_given_its_answer(
 }
 
 #[test]
-fn a_history_that_waits_for_the_disk_while_its_reader_withdraws_is_not_given() {
+fn a_history_waiting_for_the_disk_is_refused_when_its_reader_withdraws() {
     let world = World::new();
     let reads = Arc::new(Gate::default());
     let disk = reading_through(&reads, SimDisk::new().storage());

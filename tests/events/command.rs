@@ -84,7 +84,7 @@ fn all_pages_are_printed_as_objects_or_in_columns_that_line_up() {
 }
 
 #[test]
-fn what_the_server_refuses_the_command_refuses_with_its_words() {
+fn the_command_fails_with_the_words_of_the_server_s_refusal() {
     let stage = played();
     let token = stage.token(&reader());
     let mother = stage.token(&actor(ActorKind::Mother, "mother-1"));
@@ -196,7 +196,7 @@ fn commit(world: &World, server: &Server, name: &str) -> String {
 }
 
 #[test]
-fn it_follows_what_comes_goes_on_after_a_break_and_ends_when_it_is_told_to() {
+fn following_prints_new_events_survives_a_break_and_ends_on_a_signal() {
     let world = World::new();
     let server = Server::start(&world);
     let token = world.token(&reader());
@@ -247,7 +247,7 @@ fn it_ends_when_the_server_comes_back_with_another_log() {
 }
 
 #[test]
-fn it_ends_when_the_server_comes_back_with_a_log_that_ends_before_what_was_read() {
+fn following_ends_when_the_server_s_log_ends_before_the_last_event_read() {
     let (world, other) = (World::new(), World::new());
     let server = Server::start(&other);
     commit(&other, &server, "x");
@@ -304,7 +304,7 @@ fn answering(answers: Vec<(&'static str, &'static str)>) -> String {
 }
 
 #[test]
-fn a_server_that_is_busy_at_a_later_page_is_tried_again_only_while_it_is_followed() {
+fn a_busy_server_at_a_later_page_is_retried_only_while_following() {
     const FIRST: &str = r#"{"events": [{"id": "1-0"}], "next": "1-0", "end": false}"#;
     const NEXT: &str = r#"{"events": [{"id": "2-0"}], "next": "2-0", "end": true}"#;
     for busy in ["429 Too Many Requests", "503 Service Unavailable"] {

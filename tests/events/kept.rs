@@ -4,7 +4,7 @@ use super::{all, page_of, reader};
 use crate::support::{Server, World, carebook, run};
 
 #[test]
-fn what_a_compaction_gave_up_is_gone_and_the_rest_is_told_from_the_earliest() {
+fn compacted_events_are_gone_and_the_rest_is_read_from_the_earliest() {
     let world = World::new();
     let server = Server::start(&world);
     let mut client = server.client();

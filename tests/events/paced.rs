@@ -151,7 +151,7 @@ async fn next(answer: &mut Answer, since: Instant) -> Option<(String, u64)> {
 }
 
 #[test]
-fn a_silent_stream_says_within_15_seconds_where_it_is_as_long_as_its_token_holds() {
+fn a_silent_stream_tells_its_position_within_15_s_while_its_token_holds() {
     at_its_own_pace(async {
         let house = House::open();
         house.commit(1).await;
@@ -188,7 +188,7 @@ fn a_silent_stream_says_within_15_seconds_where_it_is_as_long_as_its_token_holds
 }
 
 #[test]
-fn a_stream_whose_client_may_have_left_has_comments_soon_and_then_as_seldom_as_others() {
+fn a_stream_whose_client_may_have_left_has_comments_soon_then_as_usual() {
     at_its_own_pace(async {
         let house = House::open();
         house.commit(1).await;
@@ -245,7 +245,7 @@ fn a_stream_of_events_has_its_comments_all_the_same() {
 }
 
 #[test]
-fn a_reader_that_takes_nothing_for_30_seconds_is_let_go_with_what_waited_for_it() {
+fn a_stream_not_read_for_30_seconds_ends_with_what_was_queued_for_it() {
     const FACTS: usize = 3_000;
     at_its_own_pace(async {
         let house = House::open();

@@ -78,7 +78,7 @@ fn an_empty_log_has_an_empty_page_that_can_be_gone_on_from() {
 }
 
 #[test]
-fn who_may_not_read_events_and_what_no_page_can_be_asked_for_is_refused() {
+fn readers_without_permission_and_invalid_queries_are_refused() {
     let world = World::new();
     let server = Server::start(&world);
     let mut client = server.client();

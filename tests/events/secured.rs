@@ -41,7 +41,7 @@ async fn come(server: &Secure) -> (SendRequest<Full<Bytes>>, JoinHandle<hyper::R
 }
 
 #[test]
-fn over_http_2_a_stream_that_is_reset_gives_its_place_back_and_so_does_a_connection_that_ends() {
+fn over_http_2_reset_streams_and_ended_connections_free_their_places() {
     let world = World::new();
     let server = Secure::start_with(&world, &["--connections-per-address-max", "1"]);
     let token = world.token(&reader());

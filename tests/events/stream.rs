@@ -186,7 +186,7 @@ fn come_and_go(leave: impl Fn(Reader)) {
 }
 
 #[test]
-fn the_place_of_a_stream_whose_client_breaks_off_is_given_back_before_its_next_comment() {
+fn a_stream_reset_by_its_client_frees_its_place_before_its_next_comment() {
     come_and_go(|reader| {
         let socket = reader.lines.get_ref();
         rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO)).unwrap();
@@ -194,6 +194,6 @@ fn the_place_of_a_stream_whose_client_breaks_off_is_given_back_before_its_next_c
 }
 
 #[test]
-fn the_place_of_a_stream_whose_client_closes_is_given_back_before_its_next_comment() {
+fn a_stream_closed_by_its_client_frees_its_place_before_its_next_comment() {
     come_and_go(drop);
 }

@@ -42,7 +42,7 @@ fn texts(of: Masking, name: &str, value: &Value, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn every_event_is_a_cloud_event_of_a_declared_type_and_says_nothing_personal() {
+fn every_event_is_a_cloud_event_of_a_declared_type_without_personal_data() {
     let (stage, bodies) = played_with_bodies();
     let token = stage.token(&reader());
     let events = all(&mut stage.client(), &token, "", 1_000);
@@ -168,7 +168,7 @@ fn an_event_tells_who_did_what_to_which_resource() {
 }
 
 #[test]
-fn the_events_of_an_adjustment_tell_which_one_it_is_its_status_and_its_amount() {
+fn adjustment_events_have_the_adjustment_s_id_status_and_amount() {
     let stage = played();
     let token = stage.token(&reader());
     let of_type = "&type=carebook.payment-change-adjustment.*";
@@ -191,7 +191,7 @@ fn the_events_of_an_adjustment_tell_which_one_it_is_its_status_and_its_amount() 
 }
 
 #[test]
-fn a_fact_of_a_pre_registered_payment_is_told_under_the_pre_registration_too() {
+fn a_pre_registered_payment_s_fact_is_an_event_of_the_registration_too() {
     let stage = played();
     let token = stage.token(&reader());
     let (mut client, workflow) = (stage.client(), stage.workflow());

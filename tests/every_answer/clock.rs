@@ -135,7 +135,7 @@ fn is_done(answer: &Answer, replayed: bool) {
 }
 
 #[test]
-fn what_was_done_while_the_clock_was_ahead_is_replayed_when_it_is_right_again() {
+fn a_command_done_while_the_clock_was_ahead_is_replayed_once_it_is_right() {
     let world = World::new();
     let inside = Inside::start(&world, Wanted::default());
     load_samples(inside.engine()).unwrap();
@@ -156,7 +156,7 @@ fn what_was_done_while_the_clock_was_ahead_is_replayed_when_it_is_right_again() 
 }
 
 #[test]
-fn what_lies_ahead_of_the_clock_is_invalid_under_a_key_that_was_not_used() {
+fn a_time_ahead_of_the_clock_is_invalid_under_an_unused_key() {
     let world = World::new();
     let inside = Inside::start(&world, Wanted::default());
     load_samples(inside.engine()).unwrap();

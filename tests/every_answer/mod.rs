@@ -184,7 +184,7 @@ fn a_path_whose_parameter_is_no_text_leads_nowhere() {
 }
 
 #[test]
-fn who_is_inactive_or_has_withdrawn_is_told_so_whatever_is_asked_for() {
+fn inactive_and_withdrawn_actors_are_refused_on_every_route() {
     let world = World::new();
     let server = Server::start(&world);
     let mut client = server.client();
@@ -230,7 +230,7 @@ fn a_query_that_is_none_is_invalid_wherever_a_token_is_needed() {
 }
 
 #[test]
-fn a_body_that_is_too_large_or_of_another_type_or_breaks_off_is_refused_as_such() {
+fn bodies_too_large_of_another_type_or_broken_off_are_refused_as_such() {
     let world = World::new();
     let inside = Inside::start(&world, Wanted::default());
     let bearer = format!("Bearer {}", world.token(&workflow("workflow-1")));
@@ -260,7 +260,7 @@ fn a_body_that_is_too_large_or_of_another_type_or_breaks_off_is_refused_as_such(
 
 /// As many requests wait for newer keys as may, so that the next one is shed.
 #[test]
-fn while_too_many_wait_for_newer_keys_a_token_of_an_unknown_one_is_shed_everywhere() {
+fn tokens_of_unknown_keys_are_shed_everywhere_while_too_many_wait() {
     let world = World::new();
     let keys = Arc::new(KeyRequests::default());
     let wanted = Wanted {
@@ -292,7 +292,7 @@ fn while_too_many_wait_for_newer_keys_a_token_of_an_unknown_one_is_shed_everywhe
 
 /// The one that needs no token, and has no other way to be shed.
 #[test]
-fn while_as_many_commands_are_in_flight_as_may_be_the_next_one_is_shed() {
+fn a_command_beyond_the_bound_of_those_in_flight_is_shed() {
     let world = World::new();
     let wanted = Wanted {
         commands_max: 0,
@@ -310,7 +310,7 @@ fn while_as_many_commands_are_in_flight_as_may_be_the_next_one_is_shed() {
 }
 
 #[test]
-fn a_panic_on_the_way_of_any_request_is_an_internal_error_of_that_request_alone() {
+fn a_panic_in_any_request_is_an_internal_error_of_that_request_alone() {
     let world = World::new();
     let inside = Inside::start(&world, Wanted::default());
     let token = world.token(&workflow("workflow-1"));
@@ -452,7 +452,7 @@ fn answer_of_a_failing_disk(world: &World, disk: &SimDisk, asked: &Asked, all: &
 }
 
 #[test]
-fn a_command_that_was_committed_when_the_disk_failed_has_an_unknown_outcome() {
+fn a_command_committed_when_the_disk_failed_has_an_unknown_outcome() {
     let world = World::new();
     let (disk, all) = furnished(&world);
     let mut count = 0;
@@ -466,7 +466,7 @@ fn a_command_that_was_committed_when_the_disk_failed_has_an_unknown_outcome() {
 
 /// The requesting actor was changed by a commit that may be lost, on which every response depends.
 #[test]
-fn once_the_log_has_failed_nothing_is_answered_that_rests_on_what_may_be_lost() {
+fn after_a_log_failure_no_response_depends_on_what_may_be_lost() {
     let world = World::new();
     let (disk, all) = furnished(&world);
     let wanted = Wanted {
@@ -512,7 +512,7 @@ fn following(world: &World) -> Inside {
 }
 
 #[test]
-fn who_follows_sends_every_command_to_its_writer() {
+fn a_standby_sends_every_command_to_its_writer() {
     let world = World::new();
     let inside = following(&world);
     let token = world.token(&workflow("workflow-1"));
@@ -570,7 +570,7 @@ fn every_read_says_that_it_waited_in_vain_for_a_position() {
 }
 
 #[test]
-fn what_a_reader_has_is_not_sent_again_wherever_there_is_a_tag() {
+fn every_response_with_a_tag_is_304_for_a_reader_that_has_it() {
     let world = World::new();
     let (inside, all, token) = reopened(&world);
     let bearer = format!("Bearer {token}");

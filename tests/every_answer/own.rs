@@ -39,7 +39,7 @@ fn assert_answered(answer: &Answer, status: u16, code: &str) {
 }
 
 #[test]
-fn by_what_webhooks_and_messages_are_managed_takes_a_permission_and_something_that_is_there() {
+fn managing_webhooks_and_messages_takes_a_permission_and_existing_ones() {
     let world = World::new();
     let inside = Inside::start(&world, Wanted::default());
     let token = world.token(&workflow("workflow-1"));
@@ -123,7 +123,7 @@ fn a_key_with_which_something_was_managed_is_not_taken_for_something_else() {
 }
 
 #[test]
-fn a_delivery_is_not_retried_while_its_receiver_is_gone_nor_right_after_it_begins_anew() {
+fn a_delivery_of_a_gone_or_starting_subscription_is_not_retried() {
     let world = World::new();
     let (inside, all, token) = reopened(&world);
     let retry = named(&all, "retry_webhook_delivery");
@@ -226,7 +226,7 @@ fn ask(world: &World, inside: &Inside, asked: &Asked, change: Option<(&str, Valu
 }
 
 #[test]
-fn where_the_first_answer_is_forgotten_another_one_is_not_made_up() {
+fn a_forgotten_first_response_is_not_replaced_by_another() {
     let world = World::new();
     let inside = forgetting(&world);
     let all = all();
@@ -324,8 +324,7 @@ impl Around for RecordedAsSent {
 }
 
 #[test]
-fn a_charge_that_an_earlier_program_recorded_with_its_defaults_is_replayed_for_what_was_sent_then()
-{
+fn an_older_version_s_charge_with_defaults_is_replayed_for_its_own_body() {
     let world = World::new();
     let inside = Inside::start(&world, Wanted::default());
     load_samples(inside.engine()).unwrap();
@@ -541,7 +540,7 @@ fn a_draft_is_confirmed_by_its_present_review_and_before_it_expires() {
 }
 
 #[test]
-fn what_is_not_owed_is_not_pre_registered() {
+fn a_payment_that_is_not_owed_is_not_pre_registered() {
     let stage = Stage::new();
     let good = Good::of(row_named("pre_register_payment"), &stage);
     let mut body = good.body.clone();

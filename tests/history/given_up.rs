@@ -19,7 +19,7 @@ fn give_up(play: &mut Play) {
 }
 
 #[test]
-fn what_is_given_up_is_gone_and_what_comes_after_it_is_told_with_what_was_before() {
+fn revisions_given_up_are_gone_and_later_ones_show_what_was_before() {
     let mut play = Play::begin(World::new());
     play.walk();
     give_up(&mut play);
@@ -154,7 +154,7 @@ fn told_in_pages(play: &Play, path: &str, token: &str) -> Vec<Value> {
 }
 
 #[test]
-fn the_first_change_that_the_log_keeps_is_told_though_what_is_joined_has_changed_before_it() {
+fn the_first_kept_change_is_shown_though_joined_resources_changed_before() {
     let mut play = Play::begin(World::new());
     rename(&play, 1, "A");
     let second = profile(&play, "");
@@ -235,7 +235,7 @@ fn adjust(play: &mut Play, (booking, id): (&str, &str), revision: i64, hour: u8)
 }
 
 #[test]
-fn of_several_adjustments_the_first_change_of_the_latest_is_told_in_pages_of_any_size() {
+fn the_first_change_of_the_latest_adjustment_is_found_at_any_page_size() {
     let mut play = Play::begin(World::new());
     let (one, other) = ("reservation-booking-8", "reservation-booking-9");
     // Behind the latest one, and changed after it.

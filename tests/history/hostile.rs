@@ -27,7 +27,7 @@ fn put(server: &Server, world: &World, revisions: std::ops::RangeInclusive<u64>)
 }
 
 #[test]
-fn each_page_of_a_long_history_follows_on_the_one_before_and_any_revision_is_found() {
+fn pages_of_a_long_history_are_contiguous_and_any_revision_is_found() {
     let world = World::new();
     let server = Server::start(&world);
     put(&server, &world, 1..=1_500);
@@ -159,7 +159,7 @@ impl Drop for Over<'_> {
 }
 
 #[test]
-fn a_log_that_is_given_up_while_it_is_looked_at_is_told_as_gone_and_nothing_else() {
+fn a_history_given_up_during_a_read_is_gone_and_nothing_else() {
     let world = World::new();
     let often = ["--snapshot-log-bytes", "65536", "--log-retention", "0s"];
     let server = Server::start_with(&world, &often);

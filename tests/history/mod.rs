@@ -146,7 +146,7 @@ fn check(play: &Play, client: &mut Client) {
 }
 
 #[test]
-fn every_body_that_was_read_is_read_again_by_revision_and_time_and_told_by_its_history() {
+fn every_body_read_before_is_found_again_by_revision_time_and_history() {
     let mut play = Play::begin(World::new());
     play.walk();
     play.facts();
@@ -261,7 +261,7 @@ fn a_branch_is_shown_no_memo_of_what_was_either() {
 }
 
 #[test]
-fn what_cannot_have_been_is_refused_by_its_place() {
+fn an_impossible_revision_or_time_is_refused_with_its_parameter() {
     let mut play = Play::begin(World::new());
     play.walk();
     let (mut client, token) = (play.client(), play.headquarters());

@@ -23,7 +23,7 @@ fn put(play: &mut Play, id: &str, revision: i64, (booking, hour): (&str, u8)) {
 }
 
 #[test]
-fn the_next_page_of_a_history_is_found_though_the_latest_adjustment_has_left_the_booking() {
+fn a_history_s_next_page_is_found_though_its_latest_adjustment_left() {
     let mut play = Play::begin(World::new());
     let token = play.headquarters();
     // One adjustment is left, or two.
@@ -56,7 +56,7 @@ fn the_next_page_of_a_history_is_found_though_the_latest_adjustment_has_left_the
 }
 
 #[test]
-fn an_adjustment_that_comes_back_is_told_with_what_it_was_before_it_left_in_pages_of_any_size() {
+fn a_returned_adjustment_shows_its_earlier_values_at_any_page_size() {
     let mut play = Play::begin(World::new());
     let token = play.headquarters();
     let id = "adjustment-11";

@@ -106,7 +106,7 @@ impl Oidc {
 }
 
 #[test]
-fn a_real_providers_tokens_of_each_algorithm_and_of_who_signs_in_are_accepted() {
+fn a_real_provider_s_tokens_of_every_algorithm_and_sign_in_are_accepted() {
     let world = World::new();
     let Some(mut oidc) = Oidc::start(&world) else {
         return;
@@ -127,7 +127,7 @@ fn a_real_providers_tokens_of_each_algorithm_and_of_who_signs_in_are_accepted() 
 }
 
 #[test]
-fn a_real_providers_keys_are_replaced_under_load_without_a_good_token_refused() {
+fn a_real_provider_s_key_rotation_under_load_refuses_no_good_token() {
     let world = World::new();
     let Some(mut oidc) = Oidc::start(&world) else {
         return;

@@ -200,7 +200,7 @@ fn hang_up(server: &Server, provider: &Provider, withdrawn: &str) {
 }
 
 #[test]
-fn keys_that_are_replaced_under_load_refuse_no_good_token_and_accept_no_withdrawn_one() {
+fn key_rotation_under_load_refuses_no_good_and_accepts_no_withdrawn_key() {
     let (world, old, new) = (World::new(), key(), key());
     let certified = Certified::in_directory(&world.path(""));
     let provider = Provider::start(&certified, &[&old]);
@@ -293,7 +293,7 @@ fn a_flood_of_unknown_keys_is_one_question_and_delays_nobody() {
 }
 
 #[test]
-fn a_provider_that_goes_away_leaves_the_keys_in_use_and_the_failures_are_counted() {
+fn an_unusable_key_set_is_counted_and_leaves_the_keys_an_empty_one_none() {
     let (world, key) = (World::new(), key());
     let certified = Certified::in_directory(&world.path(""));
     let provider = Provider::start(&certified, &[&key]);

@@ -119,7 +119,7 @@ async fn all_events(running: &Running) -> Vec<(EventId, Bytes)> {
 }
 
 #[test]
-fn whoever_follows_holds_what_its_writer_holds_and_takes_its_place() {
+fn a_standby_holds_what_its_writer_holds_and_takes_its_place() {
     let seed = match std::env::var_os("SEED") {
         Some(_) => crate::support::seed(),
         None => SEED,

@@ -116,7 +116,7 @@ fn credentials_of_a_file_log_in_and_others_do_not() {
 }
 
 #[test]
-fn a_server_over_tls_is_published_to_when_its_certificate_is_trusted_and_only_then() {
+fn a_tls_server_is_published_to_only_when_its_certificate_is_trusted() {
     let Some(mut nats) = Nats::absent() else {
         return;
     };

@@ -13,7 +13,7 @@ use super::{Nats, ask_for_deposit, assert_published, told, until};
 use crate::support::{PATIENCE, Server, World, carebook, run, serve_arguments};
 
 #[test]
-fn every_event_is_published_once_in_the_log_s_order_and_a_restart_goes_on_there() {
+fn every_event_is_published_once_in_log_order_and_a_restart_continues() {
     let Some(nats) = Nats::started() else {
         return;
     };
@@ -71,7 +71,7 @@ fn how_far_it_is_is_told_to_nobody_and_does_not_go_on_by_itself() {
 }
 
 #[test]
-fn a_server_that_is_not_there_holds_up_nothing_and_gets_all_when_it_and_its_stream_are() {
+fn an_absent_nats_server_delays_nothing_and_gets_all_once_it_has_a_stream() {
     let Some(mut nats) = Nats::absent() else {
         return;
     };
@@ -211,7 +211,7 @@ fn published_and_not(nats: &Nats, world: &World) -> [Vec<Value>; 2] {
 }
 
 #[test]
-fn what_was_not_published_outlives_a_compaction() {
+fn unpublished_events_outlive_a_compaction() {
     let Some(nats) = Nats::started() else {
         return;
     };
@@ -226,7 +226,7 @@ fn what_was_not_published_outlives_a_compaction() {
 }
 
 #[test]
-fn events_that_the_log_gave_up_are_a_gap_that_is_counted_and_publishing_goes_on_behind_it() {
+fn events_given_up_by_the_log_are_a_counted_gap_and_publishing_goes_on() {
     let Some(nats) = Nats::started() else {
         return;
     };

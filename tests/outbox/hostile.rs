@@ -62,7 +62,7 @@ impl Beside {
 }
 
 #[test]
-fn a_receiver_that_never_answers_delays_no_other_and_takes_few_connections() {
+fn a_silent_receiver_delays_no_other_and_takes_few_connections() {
     let beside = beside(|_| Reply::Hangs);
     beside.wait("waiting", |waiting| waiting.len() == BRANCHES);
     let connections = beside.bad.connections();

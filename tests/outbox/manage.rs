@@ -89,7 +89,7 @@ fn a_message_that_is_never_taken_is_dead_and_those_behind_it_go_on() {
 }
 
 #[test]
-fn a_message_that_is_skipped_is_sent_no_more_and_its_side_effect_stays_pending() {
+fn a_skipped_message_is_not_sent_and_its_side_effect_stays_pending() {
     let world = World::new();
     let receiver = Receiver::start(|_| 503);
     let server = server(&world, &receiver);
@@ -138,7 +138,7 @@ fn a_message_that_is_skipped_is_sent_no_more_and_its_side_effect_stays_pending()
 }
 
 #[test]
-fn metrics_and_readiness_tell_of_each_receiver_and_the_service_is_ready_all_the_same() {
+fn metrics_and_readiness_report_each_receiver_and_the_service_stays_ready() {
     let world = World::new();
     let receiver = Receiver::start(|body| match body["topic"].as_str() {
         Some("branch_onboarding.manager_invitation") => 204,
@@ -202,7 +202,7 @@ fn metrics_and_readiness_tell_of_each_receiver_and_the_service_is_ready_all_the_
 }
 
 #[test]
-fn a_creation_that_waits_for_its_receivers_is_answered_when_the_service_stops() {
+fn a_creation_waiting_for_its_receivers_is_answered_at_a_shutdown() {
     let world = World::new();
     // It accepts connections, and says nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -427,7 +427,7 @@ fn a_skip_whose_sync_fails_is_not_said_to_be_undone() {
 }
 
 #[test]
-fn what_was_done_to_a_message_is_told_where_the_output_is_full() {
+fn outbox_commands_report_their_outcome_when_the_output_is_full() {
     let (world, first) = stopped_with_one_that_waits();
     for (action, done, state) in [
         (&["retry", &first][..], "to be sent again", "waiting"),
@@ -455,7 +455,7 @@ fn what_was_done_to_a_message_is_told_where_the_output_is_full() {
 }
 
 #[test]
-fn a_message_that_was_taken_is_inspected_with_its_birth_in_another_s_commit() {
+fn a_taken_message_is_inspected_with_its_creating_commit() {
     let world = World::new();
     let receiver = Receiver::start(|_| 204);
     let server = server(&world, &receiver);
@@ -506,7 +506,7 @@ fn a_message_that_was_taken_is_inspected_with_its_birth_in_another_s_commit() {
 }
 
 #[test]
-fn a_message_s_commits_are_the_same_backwards_with_its_birth_in_another_s_commit() {
+fn a_message_s_commits_are_the_same_backwards_with_its_creating_commit() {
     let world = World::new();
     let receiver = Receiver::start(|_| 503);
     let server = server(&world, &receiver);
@@ -559,7 +559,7 @@ fn a_message_s_commits_are_the_same_backwards_with_its_birth_in_another_s_commit
 /// A page is not read at one instant: a message may be settled after its list was looked at and before
 /// the messages in it are. So what it leaves out may rest on whatever was committed by its end.
 #[test]
-fn a_list_goes_out_when_everything_that_was_committed_by_its_end_is_durable() {
+fn a_list_response_waits_until_all_commits_up_to_its_end_are_durable() {
     let world = World::new();
     let (inside, gate, _open) = Inside::gated(&world);
     let operator = operator(&world);

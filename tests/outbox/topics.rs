@@ -94,7 +94,7 @@ fn the_longest_topic_wins_and_a_message_says_what_it_is_about() {
 }
 
 #[test]
-fn what_is_taken_shows_in_reads_whose_revisions_stand_and_in_no_replay() {
+fn a_taken_message_shows_in_reads_but_not_in_revisions_or_replays() {
     let world = World::new();
     let receiver = Receiver::start(|_| 503);
     let server = Server::start_with(
@@ -148,7 +148,7 @@ fn what_is_taken_shows_in_reads_whose_revisions_stand_and_in_no_replay() {
 }
 
 #[test]
-fn what_a_fresh_demonstration_sends_is_taken_by_the_receiver_that_its_first_start_names() {
+fn the_receiver_of_a_demonstration_s_first_start_takes_its_messages() {
     let directory = tempfile::tempdir().unwrap();
     let receiver = Receiver::willing();
     let mut command = carebook();

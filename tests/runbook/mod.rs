@@ -139,7 +139,7 @@ const OLD_BACKUPS: &str = "for day in 01 02 03 04 05 06 07 08 09 10 11 12 13 14 
                            mkdir \"$BACKUPS/2020-01-$day\"; done\n";
 
 #[test]
-fn of_the_daily_backups_the_newest_14_are_kept_however_old_they_are_by_the_clock() {
+fn the_newest_14_daily_backups_are_kept_whatever_their_age() {
     let page = text("docs/runbook.md");
     let daily = daily_backup(&page);
     let stage = Stage::new();
@@ -153,7 +153,7 @@ fn of_the_daily_backups_the_newest_14_are_kept_however_old_they_are_by_the_clock
 
 /// What is not the only copy is removed once there is a newer one: not on a day that has none.
 #[test]
-fn on_a_day_whose_backup_fails_nothing_is_removed_and_the_newest_good_one_stays_the_nightly() {
+fn a_failed_backup_removes_nothing_and_the_newest_good_one_stays_nightly() {
     let page = text("docs/runbook.md");
     let daily = daily_backup(&page);
     let stage = Stage::new();
@@ -168,7 +168,7 @@ fn on_a_day_whose_backup_fails_nothing_is_removed_and_the_newest_good_one_stays_
 }
 
 #[test]
-fn who_asks_for_a_snapshot_does_not_wait_for_one_that_the_disk_has_no_room_for() {
+fn a_snapshot_request_does_not_wait_when_the_disk_has_no_room() {
     let page = text("docs/runbook.md");
     let mut sections = sections(&page).into_iter();
     let section = sections.find(|(known, _)| *known == "Snapshots fail");

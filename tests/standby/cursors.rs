@@ -39,7 +39,7 @@ fn at_place(request: &str, place: &str) -> String {
 }
 
 #[test]
-fn a_standby_waits_for_the_position_in_a_cursor_of_its_writer_and_answers_as_that_one() {
+fn a_standby_waits_for_a_writer_s_cursor_position_and_answers_the_same() {
     let world = World::new();
     let writer = Inside::start(&world, Wanted::default());
     load_samples(writer.engine()).unwrap();

@@ -114,7 +114,7 @@ async fn read_all(inside: &Inside, world: &World, min_position: Option<&str>) ->
 }
 
 #[test]
-fn a_standby_refuses_every_command_and_names_its_writer_to_who_has_a_token() {
+fn a_standby_refuses_commands_and_names_its_writer_to_token_holders() {
     let world = World::new();
     let inside = follower(&world);
     let digest = inside.engine().digest();
@@ -294,7 +294,7 @@ async fn asked_in_vain(inside: &Inside, world: &World) {
 }
 
 #[test]
-fn a_position_that_does_not_come_is_waited_for_five_seconds_and_one_that_is_none_not_at_all() {
+fn a_future_position_is_awaited_five_seconds_and_an_invalid_one_not() {
     let world = World::new();
     let standby = follower(&world);
     let writer = Inside::start(&world, Wanted::default());
@@ -311,7 +311,7 @@ fn a_position_that_does_not_come_is_waited_for_five_seconds_and_one_that_is_none
 }
 
 #[test]
-fn so_many_readers_wait_for_a_position_and_the_next_one_is_told_that_it_is_busy() {
+fn readers_that_wait_for_a_position_are_limited_and_the_next_gets_429() {
     let world = World::new();
     let inside = follower(&world);
     let [headquarters, _] = readers(&world);
@@ -423,7 +423,7 @@ impl WriterProof for UntilTaken {
 }
 
 #[test]
-fn a_writer_that_may_have_been_replaced_answers_nothing_that_depends_on_what_it_holds() {
+fn a_possibly_replaced_writer_sends_no_response_based_on_its_state() {
     let world = World::new();
     let inside = Inside::start(&world, Wanted::default());
     load_samples(inside.engine()).unwrap();
@@ -513,7 +513,7 @@ async fn request_deposit(
 }
 
 #[test]
-fn whoever_takes_its_writer_s_place_goes_on_where_that_one_ended() {
+fn a_promoted_standby_goes_on_where_its_writer_ended() {
     let world = World::new();
     let writer = Inside::start(&world, Wanted::default());
     load_samples(writer.engine()).unwrap();
@@ -569,7 +569,7 @@ fn whoever_takes_its_writer_s_place_goes_on_where_that_one_ended() {
 }
 
 #[test]
-fn what_does_not_follow_is_not_applied_and_nothing_of_it_stays() {
+fn records_that_do_not_follow_are_not_applied_and_leave_nothing() {
     let world = World::new();
     let all = sample_records(&world);
     let inside = {

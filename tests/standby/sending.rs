@@ -122,7 +122,7 @@ fn manager(world: &World) -> String {
 }
 
 #[test]
-fn a_message_leaves_once_the_right_is_confirmed_and_no_attempt_counts_until_then() {
+fn messages_wait_for_the_writer_s_right_and_count_no_attempt_until_then() {
     let world = World::new();
     let inside = Inside::start(&world, Wanted::default());
     let receiver = Arc::new(Takes::default());
@@ -160,7 +160,7 @@ fn a_message_leaves_once_the_right_is_confirmed_and_no_attempt_counts_until_then
 }
 
 #[test]
-fn a_webhook_leaves_once_the_right_is_confirmed_and_none_to_a_subscription_deleted_meanwhile() {
+fn webhooks_wait_for_the_writer_s_right_and_skip_deleted_subscriptions() {
     let world = World::new();
     let inside = Inside::start(&world, Wanted::default());
     let token = manager(&world);
@@ -214,7 +214,7 @@ fn a_webhook_leaves_once_the_right_is_confirmed_and_none_to_a_subscription_delet
 }
 
 #[test]
-fn events_are_published_once_the_right_is_confirmed_which_many_of_them_share() {
+fn events_wait_for_the_writer_s_right_and_many_share_a_confirmation() {
     let world = World::new();
     let inside = Inside::start(&world, Wanted::default());
     load_samples(inside.engine()).unwrap();

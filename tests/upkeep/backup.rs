@@ -57,7 +57,7 @@ fn answers_the_same(world: &World, data: &Path, answers: &[Answer]) {
 }
 
 #[test]
-fn a_backup_of_a_server_under_load_holds_every_answer_that_was_given_before() {
+fn a_backup_of_a_busy_server_holds_every_response_given_before_it() {
     let world = World::new();
     let server = Server::start(&world);
     let copy = world.path("copy");
@@ -107,7 +107,7 @@ fn a_backup_of_a_server_under_load_holds_every_answer_that_was_given_before() {
 }
 
 #[test]
-fn what_is_called_verified_says_what_was_read_and_compared() {
+fn verified_backups_and_restores_say_what_was_read_and_compared() {
     let world = World::new();
     let server = Server::start(&world);
     assert_eq!(deposit(&mut server.client(), &world, 0).status, 201);
@@ -232,7 +232,7 @@ fn archived_in_rounds(world: &World, archive: &Path, copy: &Path) -> Vec<Answer>
 }
 
 #[test]
-fn what_was_archived_is_restored_from_and_inspected() {
+fn archived_commits_can_be_restored_and_inspected() {
     let world = World::new();
     let (data, archive, copy) = (world.data(), world.path("archive"), world.path("copy"));
     let answers = archived_in_rounds(&world, &archive, &copy);
@@ -300,7 +300,7 @@ fn what_was_archived_is_restored_from_and_inspected() {
 }
 
 #[test]
-fn what_is_wrong_with_an_archive_is_told_with_what_can_be_restored() {
+fn archive_faults_are_reported_with_what_can_be_restored() {
     let world = World::new();
     let (archive, copy) = (world.path("archive"), world.path("copy"));
     archived_in_rounds(&world, &archive, &copy);
@@ -350,8 +350,7 @@ fn first_of(segment: &Path) -> u64 {
 }
 
 #[test]
-fn a_time_before_positions_that_are_missing_in_an_archive_is_restored_to_if_a_later_commit_is_before_them()
- {
+fn a_time_is_restored_if_a_later_commit_precedes_the_gap_in_the_archive() {
     let world = World::new();
     let (data, archive) = (world.data(), world.path("archive"));
     let now = || Timestamp::from_millis(chrono::Utc::now().timestamp_millis());
@@ -417,7 +416,7 @@ fn a_time_before_positions_that_are_missing_in_an_archive_is_restored_to_if_a_la
 }
 
 #[test]
-fn a_time_between_the_snapshot_and_the_first_record_is_that_of_the_snapshot() {
+fn a_time_between_snapshot_and_first_record_restores_the_snapshot() {
     let world = World::new();
     let data = world.data();
     let write = |numbers: std::ops::Range<usize>| -> Vec<Answer> {
@@ -555,7 +554,7 @@ fn a_backup_s_status_replaces_nothing_else() {
 }
 
 #[test]
-fn what_is_to_be_there_without_the_data_directory_is_not_put_into_it() {
+fn backups_archives_and_exports_are_refused_in_the_data_directory() {
     let world = World::new();
     let server = Server::start(&world);
     assert_eq!(deposit(&mut server.client(), &world, 0).status, 201);

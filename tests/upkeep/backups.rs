@@ -130,7 +130,7 @@ impl Flipped {
 }
 
 #[test]
-fn a_busy_server_that_is_restarted_and_damaged_is_backed_up_whole_or_refused() {
+fn a_busy_restarted_damaged_server_is_backed_up_whole_or_refused() {
     let seed = seed();
     let mut random = StdRng::seed_from_u64(seed);
     let (mut whole, mut told) = (0, 0);

@@ -64,7 +64,7 @@ fn printing_to(out: Stdio, arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn what_nobody_can_be_told_is_no_panic_and_the_work_is_done_all_the_same() {
+fn commands_without_a_writable_output_do_not_panic_and_do_their_work() {
     let world = World::new();
     let facts = lived(&world);
     let (data, facts) = (world.data(), text(&facts));
@@ -275,7 +275,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_limit_of_file_sizes_is_a_failure_of_what_is_written_and_not_the_end_of_the_process() {
+fn a_file_size_limit_fails_the_write_and_does_not_end_the_process() {
     let world = World::new();
     lived(&world);
     let program = carebook().get_program().to_owned();

@@ -73,7 +73,7 @@ fn in_a_sound_directory_there_is_nothing_to_recover() {
 }
 
 #[test]
-fn damage_is_named_with_what_each_way_out_costs_and_nothing_is_done_unless_told() {
+fn recover_reports_damage_and_way_out_costs_and_acts_only_when_told() {
     let world = World::new();
     let answers = lived(&world, 3);
     let broken = segments(&world)[1].clone();
@@ -264,7 +264,7 @@ fn a_position_that_gives_up_more_than_the_damage_demands_has_to_be_meant() {
 }
 
 #[test]
-fn what_lies_behind_the_damage_is_named_bounded_and_exported_without_being_replayed() {
+fn records_behind_damage_are_named_bounded_and_exported_unreplayed() {
     let world = World::new();
     let answers = lived(&world, 1);
     let statement = answers[0].json()["statementId"].clone();
@@ -360,7 +360,7 @@ fn what_lies_behind_the_damage_is_named_bounded_and_exported_without_being_repla
 }
 
 #[test]
-fn what_a_way_out_loses_is_named_without_personal_data_and_cannot_steer_a_terminal() {
+fn a_way_out_s_losses_show_no_personal_data_and_no_control_characters() {
     let world = World::new();
     lived(&world, 1);
     let server = Server::start(&world);
@@ -413,7 +413,7 @@ fn what_a_way_out_loses_is_named_without_personal_data_and_cannot_steer_a_termin
 }
 
 #[test]
-fn of_the_copy_of_a_journal_nothing_is_given_up_and_it_is_said_what_to_do() {
+fn recover_gives_up_nothing_of_a_journal_copy_and_says_what_to_do() {
     let world = World::new();
     lived(&world, 3);
     flip(&segments(&world)[1], 4_300);
@@ -457,7 +457,7 @@ fn of_the_copy_of_a_journal_nothing_is_given_up_and_it_is_said_what_to_do() {
 }
 
 #[test]
-fn of_a_damaged_copy_of_a_journal_each_command_says_that_the_stream_fills_an_empty_directory() {
+fn commands_on_a_damaged_journal_copy_say_to_refill_it_from_the_stream() {
     let world = World::new();
     lived(&world, 3);
     flip(&segments(&world)[1], 4_300);
@@ -483,7 +483,7 @@ fn of_a_damaged_copy_of_a_journal_each_command_says_that_the_stream_fills_an_emp
 }
 
 #[test]
-fn what_is_before_damage_is_restored_and_a_refusal_says_how_far_that_reaches() {
+fn records_before_damage_can_be_restored_and_a_refusal_names_their_end() {
     let world = World::new();
     lived(&world, 3);
     flip(&segments(&world)[1], 4_300);
@@ -516,7 +516,7 @@ fn what_is_before_damage_is_restored_and_a_refusal_says_how_far_that_reaches() {
 }
 
 #[test]
-fn the_command_of_a_way_out_can_be_pasted_whatever_the_directory_is_called() {
+fn a_way_out_s_command_can_be_pasted_whatever_the_directory_s_name() {
     let world = World::new();
     lived(&world, 3);
     flip(&segments(&world)[1], 4_300);

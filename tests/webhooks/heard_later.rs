@@ -11,12 +11,12 @@ use crate::support::gated::{Gate, OpenInTheEnd};
 use crate::support::inside::{Inside, Wanted};
 
 #[test]
-fn events_before_the_first_change_of_types_are_matched_with_those_of_the_creation() {
+fn events_before_the_first_change_of_types_match_those_of_the_creation() {
     heard_of_later(false);
 }
 
 #[test]
-fn where_the_log_cannot_be_read_at_first_events_wait_for_the_types_of_their_time() {
+fn while_the_log_is_unreadable_events_wait_for_the_types_of_their_time() {
     heard_of_later(true);
 }
 
@@ -170,7 +170,7 @@ fn a_stop_records_what_was_brought_while_a_record_is_on_its_way() {
 
 /// Over HTTP/2 a client that resets its stream drops the future that answers it.
 #[test]
-fn a_subscription_whose_client_has_gone_by_its_commit_is_brought_its_events() {
+fn a_subscription_whose_client_left_before_its_commit_gets_its_events() {
     let world = World::new();
     let (inside, gate, _open) = Inside::gated(&world);
     let token = manager(&world);

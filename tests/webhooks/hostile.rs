@@ -29,7 +29,7 @@ pub fn beside(reply: impl Fn(usize) -> Reply + Send + Sync + 'static) -> (House,
 }
 
 #[test]
-fn a_receiver_that_never_answers_delays_no_other_and_takes_few_connections() {
+fn a_silent_receiver_delays_no_other_and_takes_few_connections() {
     let (house, hostile, bad) = beside(|_| Reply::Hangs);
     house.wait(&hostile, |read| read["waiting"] == 40);
     assert!(bad.connections() <= 5, "{}", bad.connections());
@@ -86,7 +86,7 @@ fn two_hundred_receivers_that_never_answer_delay_no_other() {
 }
 
 #[test]
-fn hundreds_that_never_answer_delay_neither_a_new_receiver_nor_one_that_has_failed_once() {
+fn hundreds_of_silent_receivers_delay_no_new_or_once_failed_receiver() {
     let (house, good, new) = (House::new(), Receiver::start(), Receiver::start());
     house.subscribe(&good.url(), &["carebook.reference-fact.*"]);
     house.fact("first", 1);
@@ -141,7 +141,7 @@ fn a_receiver_that_closes_at_any_byte_of_its_head_has_not_taken_it() {
 }
 
 #[test]
-fn receivers_that_take_nothing_leave_the_service_as_much_memory_as_it_is_told_and_lose_nothing() {
+fn failing_receivers_stay_within_the_memory_limit_and_lose_no_delivery() {
     let house = House::with(&[&NEAR[..], &["--webhooks-waiting-max", "300"]].concat());
     let bad = Receiver::deciding(|_, _| Reply::Status(500, ""));
     let many: Vec<_> = (0..5)
@@ -203,7 +203,7 @@ fn a_receiver_that_asks_to_be_left_alone_is() {
 }
 
 #[test]
-fn a_receiver_that_keeps_failing_is_asked_less_often_and_told_of_all_once_it_takes() {
+fn a_failing_receiver_is_tried_less_often_and_gets_all_once_it_recovers() {
     // Ten times as often as it should be: every 10 ms.
     let house = House::with(&["--webhooks-allow", "127.0.0.1", "--webhooks-hurry", "10"]);
     let came = Arc::new(Mutex::new(Vec::new()));

@@ -29,7 +29,7 @@ fn one_quick_receiver_is_told_of_all_events_of_a_load() {
 }
 
 #[test]
-fn what_waits_for_the_end_of_a_pause_takes_half_of_the_room_and_the_rest_stays_in_the_log() {
+fn events_of_a_pause_fill_half_the_room_and_the_rest_stays_in_the_log() {
     let house = House::with(&[&NEAR[..], &["--webhooks-waiting-max", "300"]].concat());
     told_after_a_pause(&house, |subscription| {
         house.wait(subscription, |read| read["waiting"] == 150);

@@ -12,7 +12,7 @@ fn body(url: &str) -> Value {
 }
 
 #[test]
-fn only_workflows_and_the_head_office_with_the_permission_may_manage_webhooks() {
+fn only_permitted_workflows_and_head_office_may_manage_webhooks() {
     let house = House::new();
     let subscription = house.subscribe("https://example.com/", &["carebook.*"]);
     let permitted = [
@@ -105,7 +105,7 @@ fn every_fault_of_a_subscription_is_told() {
 }
 
 #[test]
-fn a_secret_is_told_at_creation_and_rotation_and_in_replays_and_stands_nowhere() {
+fn a_secret_shows_at_creation_rotation_and_replay_and_nowhere_else() {
     let house = House::new();
     let (receiver, mut client) = (Receiver::start(), house.client());
     let made = client.post_keyed(SUBSCRIPTIONS, &house.token, "make", &body(&receiver.url()));
@@ -317,7 +317,7 @@ fn lists_go_page_by_page_in_the_order_asked_for() {
 }
 
 #[test]
-fn what_waits_is_listed_page_by_page_each_once_in_the_order_asked_for() {
+fn waiting_deliveries_are_paged_each_once_in_the_requested_order() {
     let (house, receiver) = (House::new(), Receiver::start());
     let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
     house.switch(&subscription, 1, "paused");
@@ -390,7 +390,7 @@ fn walk(house: &House, order: &str, happens: impl Fn(&[Value])) -> Vec<Value> {
 }
 
 #[test]
-fn a_page_of_the_widest_subscriptions_ends_before_4_mib_and_the_next_ones_have_the_rest() {
+fn pages_of_wide_subscriptions_end_before_4_mib_and_together_have_all() {
     let house = House::new();
     let mut made: Vec<_> = (0..250)
         .map(|number| {

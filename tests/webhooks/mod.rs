@@ -211,7 +211,7 @@ fn taken(came: &[Delivery]) -> Vec<(String, i64)> {
 }
 
 #[test]
-fn an_event_is_brought_signed_and_with_its_identifier_to_whoever_subscribes_to_its_type() {
+fn an_event_is_delivered_signed_with_its_id_to_subscribers_of_its_type() {
     let (house, receiver, other) = (House::new(), Receiver::start(), Receiver::start());
     house.fact("before", 1);
     let wanting = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
@@ -292,7 +292,7 @@ fn events_of_one_subject_keep_their_order_and_other_subjects_do_not_wait() {
 }
 
 #[test]
-fn what_is_not_taken_in_ten_attempts_is_dead_and_can_be_retried() {
+fn a_delivery_is_dead_after_ten_attempts_and_can_be_retried() {
     let house = House::with(&[
         "--webhooks-allow",
         "127.0.0.1",
@@ -342,7 +342,7 @@ fn what_is_not_taken_in_ten_attempts_is_dead_and_can_be_retried() {
 }
 
 #[test]
-fn a_delivery_that_is_retried_again_and_again_is_dead_once_and_is_after_a_start() {
+fn a_delivery_retried_again_and_again_is_dead_once_also_after_a_restart() {
     let hurried = [
         "--webhooks-allow",
         "127.0.0.1",
@@ -387,7 +387,7 @@ fn a_delivery_that_is_retried_again_and_again_is_dead_once_and_is_after_a_start(
 }
 
 #[test]
-fn a_receiver_that_says_gone_is_left_alone_until_it_is_enabled_from_the_next_event_on() {
+fn a_gone_receiver_gets_nothing_until_enabled_and_then_only_new_events() {
     let house = House::new();
     let receiver = Receiver::deciding(|_, _| Reply::Status(410, ""));
     let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
@@ -408,7 +408,7 @@ fn a_receiver_that_says_gone_is_left_alone_until_it_is_enabled_from_the_next_eve
 }
 
 #[test]
-fn a_receiver_that_says_gone_after_the_subscription_was_moved_takes_nothing_from_the_next_one() {
+fn a_late_410_of_a_former_receiver_takes_nothing_from_the_next_one() {
     let house = House::new();
     let (came, has_come) = mpsc::channel();
     let (end, may_end) = mpsc::channel();
@@ -461,7 +461,7 @@ fn a_failure_at_the_url_before_a_change_does_not_count_for_the_next_one() {
 }
 
 #[test]
-fn what_happens_during_a_pause_waits_and_is_sent_afterwards() {
+fn events_of_a_pause_wait_and_are_sent_afterwards() {
     let (house, receiver) = (House::new(), Receiver::start());
     let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
     house.fact("a", 1);
@@ -507,7 +507,7 @@ fn set_wanted(house: &House, subscription: &Value, revision: i64, wanted: bool) 
 }
 
 #[test]
-fn what_is_wanted_is_what_was_said_when_the_event_happened() {
+fn an_event_is_matched_with_the_types_subscribed_when_it_happened() {
     let (house, receiver) = (House::new(), Receiver::start());
     let subscription = house.subscribe(&receiver.url(), &["carebook.branch.*"]);
     let mut expected = Vec::new();

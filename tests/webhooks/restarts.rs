@@ -103,7 +103,7 @@ fn after_a_start_what_waits_is_as_old_as_its_event() {
 }
 
 #[test]
-fn after_a_start_what_happened_in_a_pause_is_matched_with_the_types_of_its_time() {
+fn after_a_start_events_of_a_pause_match_the_types_of_their_time() {
     let narrow = [&NEAR[..], &["--webhooks-waiting-max", "300"]].concat();
     let mut house = House::with(&narrow);
     let receiver = Receiver::start();
@@ -151,7 +151,7 @@ fn waiting_in_a_pause() -> (House, Receiver, Value, [&'static str; 3]) {
 }
 
 #[test]
-fn what_happened_in_a_pause_outlives_a_compaction() {
+fn events_of_a_pause_outlive_a_compaction() {
     let (mut house, receiver, subscription, waiting) = waiting_in_a_pause();
     let data = house.world.data();
     let compact = |server: Server| {
@@ -231,7 +231,7 @@ fn after_a_kill_nothing_comes_again_that_the_log_says_is_delivered() {
 }
 
 #[test]
-fn a_service_that_is_killed_again_and_again_before_a_second_is_over_gets_on() {
+fn deliveries_go_on_in_a_service_killed_repeatedly_within_a_second() {
     const EVENTS: i64 = 200;
     const OF_A_LIFE: usize = 40;
     let mut house = House::new();
@@ -590,7 +590,7 @@ fn position_of(id: &Value) -> u64 {
 }
 
 #[test]
-fn what_the_log_gave_up_before_it_was_sent_is_told_as_a_gap() {
+fn events_that_left_the_log_before_being_sent_are_reported_as_a_gap() {
     let mut house = House::with(&SHORT);
     let receiver = Receiver::start();
     let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);

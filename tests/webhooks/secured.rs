@@ -51,7 +51,7 @@ fn a_certificate_that_nobody_vouches_for_or_of_another_name_gets_nothing() {
 }
 
 #[test]
-fn plain_http_at_a_port_that_speaks_tls_and_the_other_way_round_fail_and_say_so() {
+fn plain_http_to_a_tls_port_and_tls_to_a_plain_port_fail_and_say_so() {
     let (secured, certificate) = Receiver::secured();
     let plain = Receiver::start();
     for url in [

@@ -9,7 +9,7 @@ fn figure(house: &House, series: &str) -> f64 {
 }
 
 #[test]
-fn metrics_tell_of_each_subscription_and_readiness_of_all_and_is_never_lost_by_it() {
+fn metrics_show_each_subscription_and_readiness_all_while_it_stays_ready() {
     let house = House::with(&NEAR[..2]);
     let ready = || house.client().request("GET", "/readyz", &[], b"");
     assert_eq!(ready().json(), json!({"status": "ready"}));

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn of_ancestors_that_have_become_longer_no_more_is_read_than_there_are() {
+    fn an_ancestry_that_has_grown_is_read_no_further_than_its_entries() {
         let identity = Identity {
             log_id: [5; 16],
             ancestors: vec![Ancestor {

@@ -718,7 +718,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_when_a_backup_began_and_is_gone_is_damage() {
+    fn records_that_vanish_after_a_backup_began_are_damage() {
         let disk = SimDisk::new();
         let mut log = open(&disk);
         for number in 1..=2 {
@@ -751,7 +751,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_becomes_shorter_at_any_moment_is_damage_there_unless_it_was_copied_before() {
+    fn a_file_cut_at_any_moment_of_a_backup_is_damage_unless_copied_before() {
         let name = format::segment_name(1);
         let (mut at, mut told) = (0, 0);
         loop {
@@ -802,7 +802,7 @@ mod tests {
 
     /// Nothing proves the last record except the next frame that its writer writes.
     #[test]
-    fn a_writer_that_takes_its_time_is_waited_for_longer_than_nobody_is_and_not_for_ever() {
+    fn a_backup_waits_longer_for_a_slow_writer_than_for_none_but_not_forever() {
         let unproved = || {
             let disk = SimDisk::new();
             let mut log = open(&disk);

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_all_sizes_are_one_piece_in_their_order_when_they_become_batches() {
+    fn records_of_all_sizes_are_batched_in_one_piece_and_in_order() {
         let sizes = [
             0,
             7,
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_batches_were_made_comes_after_what_they_had() {
+    fn records_pushed_after_batching_follow_those_batched_before() {
         let (small, large) = (vec![1; 9], vec![2; LARGE]);
         let mut batched = Batched::with_room();
         let mut records = Vec::new();
@@ -344,8 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn taking_a_record_in_moves_nothing_and_asks_for_memory_only_where_a_piece_and_its_spare_are_full()
-     {
+    fn a_push_moves_nothing_and_allocates_only_with_piece_and_spare_full() {
         let mut batched = Batched::with_room();
         let (first, ..) = pieces(&batched);
         for _ in 0..FIRST / 1_024 {
@@ -399,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_cut_into_batches_of_at_most_so_many_bytes_unless_one_has_more() {
+    fn batches_stay_within_a_byte_limit_unless_one_record_exceeds_it() {
         let mut batched = Batched::of(&[vec![0; 6], vec![0; 6], vec![0; 50], vec![], vec![0; 6]]);
         let mut counts = |bytes_max| -> Vec<_> {
             batched

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_spread_over_the_bytes_of_the_log_whatever_the_number_of_records_in_them() {
+    fn positions_are_spread_over_log_bytes_whatever_the_record_count() {
         let mut index = Index::new();
         // A segment of 1 MiB in frames of a thousand records, and three in frames of one.
         let mut position = 1;

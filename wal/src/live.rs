@@ -585,7 +585,7 @@ mod tests {
     /// Two segments that were listed while they were blank are begun, one after the other, before
     /// each call of the reader in turn: also between its looks at the first and at the second.
     #[test]
-    fn segments_that_are_begun_while_a_reader_looks_away_are_not_taken_for_missing() {
+    fn segments_begun_between_a_reader_s_looks_are_not_taken_for_missing() {
         let mut at = 0;
         let places = loop {
             let disk = SimDisk::new();

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ends_is_waited_for_and_who_lives_is_not() {
+    fn a_lock_waits_for_an_ending_process_and_not_for_a_living_one() {
         let long = Duration::from_secs(3_600);
         assert_eq!(looked(&[None], long), (Ok(()), 1));
         let ends = [Some(false), Some(true), Some(false), None];

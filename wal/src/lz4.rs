@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decoder_that_is_not_ours_finds_what_was_encoded_of_all_kinds_and_lengths() {
+    fn a_foreign_decoder_reads_what_was_encoded_of_all_kinds_and_lengths() {
         let mut encoder = Encoder::default();
         let mut random = SmallRng::seed_from_u64(5);
         let mut all = vec![0; PIECE_BYTES_MAX];

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_packed_is_unpacked_again_whatever_was_packed_before() {
+    fn packed_bytes_unpack_to_the_same_whatever_was_packed_before() {
         let (mut packer, mut buffer) = (Packer::default(), Vec::new());
         let lengths = [
             PACKED_BYTES_MIN,
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_not_become_less_is_left_as_it_is() {
+    fn bytes_that_would_not_shrink_are_left_unpacked() {
         let mut packer = Packer::default();
         assert!(packer.pack(&alike(PACKED_BYTES_MIN - 1, 0, 1)).is_none());
         let mut bytes = vec![0; 100_000];
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_packer_made_is_refused_and_takes_no_memory() {
+    fn bytes_that_no_packer_made_are_refused_and_take_no_memory() {
         let mut packer = Packer::default();
         let bytes = alike(100_000, 400, 3);
         let packed = packer.pack(&bytes).unwrap().to_vec();

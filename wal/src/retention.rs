@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_keeps_what_is_young_or_needed_each_within_its_bytes_and_what_no_snapshot_has() {
+    fn a_log_keeps_young_and_needed_records_within_limits_and_uncovered_ones() {
         let all = u64::MAX;
         for (covered, from, bytes, needed_from, needed_bytes, expected) in [
             // Removed, kept, kept because needed.
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn where_bytes_run_out_a_small_segment_behind_a_large_one_is_no_reason_for_a_gap() {
+    fn a_small_segment_behind_a_large_one_makes_no_gap_when_bytes_run_out() {
         let mut sealed = ten();
         sealed[5].length = 1_000;
         let keep = Keep::newest(650);

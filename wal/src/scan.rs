@@ -170,8 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_open_segment_may_have_more_bytes_than_it_was_made_with_but_not_any_number_of_them_and_none_less()
-     {
+    fn an_open_segment_may_be_longer_than_made_within_a_bound_never_shorter() {
         let header = SegmentHeader {
             log: [7; 16],
             epoch: 2,

@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_is_needed_no_longer_is_written_no_further_and_leaves_nothing() {
+    fn a_segment_no_longer_needed_is_not_written_on_and_leaves_nothing() {
         let disk = SimDisk::new();
         let size = 16 * BLOCK;
         let mut maker = maker(&disk, size, size);

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_acknowledged_and_is_gone_is_never_taken_for_an_end() {
+    fn lost_acknowledged_records_are_never_taken_for_the_log_s_end() {
         for hole in [Hole::Blank, Hole::Unfinished] {
             for after in [After::Zeros, After::Bytes, After::Frames] {
                 let observation = Observation {

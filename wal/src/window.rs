@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn of_long_frames_that_are_passed_only_the_heads_are_read_and_of_short_ones_large_pieces() {
+    fn skipped_long_frames_are_read_by_head_and_short_ones_in_large_pieces() {
         let (long, used) = read_for(100_000, 4, Vec::new());
         assert_eq!(long.bytes.into_inner(), 4 * (4 << 10) + 100_000);
         // Reused memory holds other bytes, none of which may be seen.
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn of_memory_that_was_used_before_no_more_is_filled_than_a_piece_and_none_seen_that_was_not() {
+    fn reused_memory_is_filled_by_at_most_a_piece_and_shows_no_stale_bytes() {
         let file = Counted::ending(10_000);
         let used = vec![0xee; 256 << 10];
         let mut window = Window::growing(&file, 1 << 30, 4 << 10..64 << 10, used);

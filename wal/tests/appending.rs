@@ -47,7 +47,7 @@ fn positions_follow_the_order_of_the_lock() {
 }
 
 #[test]
-fn after_a_stop_each_byte_of_the_segments_counts_and_none_is_without_records() {
+fn after_a_stop_each_segment_byte_counts_and_no_segment_is_empty() {
     let disk = SimDisk::new();
     let mut expected = Vec::new();
     for start in 0..3_u8 {
@@ -87,7 +87,7 @@ fn after_a_stop_each_byte_of_the_segments_counts_and_none_is_without_records() {
 }
 
 #[test]
-fn what_queues_during_a_sync_is_one_batch() {
+fn records_queued_during_a_sync_form_one_batch() {
     /// Holds the journal thread in a callback until it is released for good.
     struct Held(Heard, mpsc::Sender<()>, mpsc::Receiver<()>);
     impl Events for Held {
@@ -124,7 +124,7 @@ fn what_queues_during_a_sync_is_one_batch() {
 }
 
 #[test]
-fn what_was_appended_quietly_is_written_once_the_journal_is_woken_or_there_is_much_of_it() {
+fn quiet_appends_are_written_once_the_journal_is_woken_or_many_wait() {
     for kind in Kind::each() {
         let options = Options {
             // Nothing else wakes it.
@@ -351,7 +351,7 @@ fn a_callback_that_panics_fails_the_log_instead_of_hanging_it() {
 }
 
 #[test]
-fn a_shutdown_says_that_the_end_of_a_log_could_not_be_written_although_all_is_durable() {
+fn a_shutdown_reports_an_unwritten_log_end_although_all_is_durable() {
     let disk = SimDisk::new();
     let heard = Heard::default();
     let options = Options {
@@ -419,7 +419,7 @@ fn the_last_appender_may_be_dropped_by_its_own_callback() {
 }
 
 #[test]
-fn a_log_that_a_callback_shuts_down_is_nobody_elses_until_what_was_queued_is_written() {
+fn a_log_shut_down_by_a_callback_stays_locked_until_its_queue_is_written() {
     /// Shuts the log down at the first commit, twice, says so, and goes on when told to.
     struct Ends {
         given: mpsc::Receiver<Arc<wal::Appender>>,

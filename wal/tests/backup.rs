@@ -27,7 +27,7 @@ fn roomy() -> Options {
 }
 
 #[test]
-fn a_flipped_bit_in_the_header_of_the_open_segment_of_a_running_log_is_damage() {
+fn a_bit_flip_in_a_running_log_s_open_segment_header_is_damage() {
     let disk = SimDisk::new();
     let mut opened = open_with(disk.storage(), roomy()).unwrap();
     for number in 0..100_u8 {

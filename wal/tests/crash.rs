@@ -110,7 +110,7 @@ fn a_killed_process_loses_nothing_that_it_wrote() {
 }
 
 #[test]
-fn what_is_found_after_a_failed_sync_and_a_restart_survives_a_power_cut() {
+fn records_found_after_a_failed_sync_and_restart_survive_a_power_cut() {
     // The file looks written, but the failed sync has thrown its bytes away:
     // only writing them again brings them to the disk.
     let mut kept = 0;

@@ -135,7 +135,7 @@ fn a_restart_on_a_full_disk_finds_the_space_that_was_set_aside() {
 }
 
 #[test]
-fn a_system_that_does_not_tell_the_free_space_stops_what_is_new_and_not_the_log() {
+fn unknown_free_space_refuses_new_records_and_does_not_end_the_log() {
     let disk = SimDisk::new();
     let heard = Heard::default();
     let opened = open_with(disk.storage(), small()).unwrap();
@@ -177,7 +177,7 @@ fn until_no_room(appender: &Appender, heard: &Heard) -> u64 {
 }
 
 #[test]
-fn want_of_descriptors_space_or_memory_for_a_segment_is_waited_for_and_ends_nothing() {
+fn a_lack_of_descriptors_space_or_memory_is_waited_out_and_ends_no_log() {
     // EMFILE, ENFILE, ENOSPC, EDQUOT, EFBIG, ENOMEM.
     for code in [24, 23, 28, 122, 27, 12] {
         let disk = SimDisk::new();
@@ -204,7 +204,7 @@ fn want_of_descriptors_space_or_memory_for_a_segment_is_waited_for_and_ends_noth
 }
 
 #[test]
-fn a_disk_that_fails_is_given_time_while_records_find_place_and_ends_the_log_when_they_do_not() {
+fn a_failing_disk_is_given_time_and_ends_the_log_once_records_lack_room() {
     // EIO, EROFS, EACCES.
     for code in [5, 30, 13] {
         // The maintenance thread may make segments late on a busy machine: then there is no place
@@ -337,7 +337,7 @@ fn a_shutdown_of_a_log_that_never_had_space_is_none_that_loses_anything() {
 }
 
 #[test]
-fn what_a_killed_process_left_half_made_makes_the_space_that_a_start_needs() {
+fn unfinished_files_of_a_killed_process_free_the_space_a_start_needs() {
     let disk = SimDisk::new();
     let mut log = open(&disk).unwrap().log;
     log.append(&[unlike(1, 1000)]).unwrap();
@@ -369,7 +369,7 @@ fn covered(disk: &SimDisk, heard: &Heard) -> (std::sync::Arc<Appender>, u64) {
 }
 
 #[test]
-fn what_snapshots_cover_is_given_up_for_room_only_when_that_is_allowed_and_as_far_as_it_must() {
+fn covered_segments_are_given_up_for_room_only_if_allowed_and_as_needed() {
     let (disk, heard) = (SimDisk::new(), Heard::default());
     let (appender, last) = covered(&disk, &heard);
     let all = segments(&disk).len();
@@ -394,7 +394,7 @@ fn what_snapshots_cover_is_given_up_for_room_only_when_that_is_allowed_and_as_fa
 }
 
 #[test]
-fn a_segment_that_is_given_up_during_a_compaction_is_no_harm_to_the_others() {
+fn a_segment_given_up_during_a_compaction_harms_no_other() {
     let (disk, heard, archive) = (SimDisk::new(), Heard::default(), SimDisk::new());
     let (appender, last) = covered(&disk, &heard);
     let next = appender.space().unwrap().next_segment;

@@ -300,7 +300,7 @@ fn run_beside(disk: &SimDisk, seed: u64, case: &str) -> (Vec<Vec<u8>>, usize) {
 }
 
 #[test]
-fn whatever_call_fails_under_the_journal_thread_nothing_acknowledged_is_lost() {
+fn no_failed_call_under_the_journal_thread_loses_acknowledged_records() {
     let (seed, calls) = (seed(42), 300);
     let faults = [
         Fault::Io,

@@ -62,7 +62,7 @@ fn numbered(records: &[Vec<u8>]) -> Seen {
 }
 
 #[test]
-fn a_reader_beside_a_running_appender_shows_every_record_once_and_none_that_is_not_durable() {
+fn a_reader_beside_an_appender_shows_each_durable_record_once_no_other() {
     for storage in 0..2 {
         let directory = tempfile::tempdir().unwrap();
         let storage: Arc<dyn Storage> = match storage {
@@ -207,7 +207,7 @@ fn a_reader_goes_on_through_restarts_and_crashes_of_the_writer() {
 }
 
 #[test]
-fn what_was_shown_survives_a_power_cut_at_any_call() {
+fn records_shown_to_a_reader_survive_a_power_cut_at_any_call() {
     let seed = seed(5);
     let appended = {
         let disk = SimDisk::new();
@@ -471,7 +471,7 @@ fn a_snapshot_is_shown_beside_the_writer_and_the_log_goes_on_behind_it() {
 }
 
 #[test]
-fn a_reader_beside_compactions_shows_every_record_or_says_that_it_missed_it() {
+fn a_reader_beside_compactions_shows_each_record_or_reports_it_missed() {
     let disk = SimDisk::new();
     let opened = open(&disk).unwrap();
     let appender = opened.log.start(Heard::default().events()).unwrap();

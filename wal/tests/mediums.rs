@@ -69,7 +69,7 @@ impl Model {
 }
 
 #[test]
-fn every_medium_keeps_records_and_snapshots_through_compactions_and_openings() {
+fn every_medium_keeps_records_and_snapshots_over_compactions_and_starts() {
     let seed = seed(0x3ed1);
     for round in 0..4 * campaign() {
         for kind in Kind::each() {
@@ -104,7 +104,7 @@ fn every_medium_keeps_records_and_snapshots_through_compactions_and_openings() {
 }
 
 #[test]
-fn every_medium_spreads_positions_over_the_bytes_of_records_and_not_over_their_number() {
+fn every_medium_spreads_positions_over_record_bytes_not_record_counts() {
     let mut random = random(seed(0x59ea));
     let options = Options {
         segment_bytes_min: 1 << 20,
@@ -271,7 +271,7 @@ impl Events for Crowd {
 }
 
 #[test]
-fn of_a_crowd_those_who_come_while_a_batch_is_on_its_way_are_gathered_for_the_next() {
+fn records_that_a_crowd_appends_during_a_batch_are_gathered_for_the_next() {
     // A machine that runs something else for 20 ms may split the records into two batches, but not
     // each time.
     let is_gathered = (0..20).any(|_| {

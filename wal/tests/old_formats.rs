@@ -284,7 +284,7 @@ fn large() -> [Vec<u8>; 2] {
 }
 
 #[test]
-fn what_is_packed_is_read_whoever_packed_it() {
+fn packed_data_is_read_whichever_version_packed_it() {
     let written = write_packed();
     write_golden("snapshots-3-packed", &written);
     let mut expected = records();

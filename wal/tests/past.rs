@@ -121,7 +121,7 @@ fn a_restored_log_keeps_the_records_and_snapshots_that_the_copy_has() {
 }
 
 #[test]
-fn what_an_archive_covers_can_be_gone_back_to() {
+fn a_log_can_be_restored_to_any_position_that_an_archive_covers() {
     let (source, archive) = (SimDisk::new(), disk(5));
     let first = archived(&source, &archive);
     assert!(first > 50);
@@ -187,7 +187,7 @@ fn a_backup_goes_on_with_what_was_archived_after_it() {
 }
 
 #[test]
-fn a_backup_that_is_older_than_the_last_compaction_goes_back_as_far_as_the_archive() {
+fn a_backup_older_than_a_compaction_goes_back_as_far_as_the_archive() {
     let (source, archive) = (SimDisk::new(), disk(5));
     archived(&source, &archive);
     let copy = backup(&source);
@@ -249,7 +249,7 @@ fn a_snapshot_that_is_damaged_and_not_needed_is_left_out_and_told() {
 }
 
 #[test]
-fn of_two_that_make_a_log_in_one_directory_the_second_is_refused_and_harms_nothing() {
+fn of_two_logs_made_in_one_directory_the_second_is_refused_harmlessly() {
     let source = SimDisk::new();
     archived(&source, &disk(5));
     let from = past(&source, None).unwrap();
@@ -279,7 +279,7 @@ fn of_two_that_make_a_log_in_one_directory_the_second_is_refused_and_harms_nothi
 }
 
 #[test]
-fn from_the_first_look_at_its_source_on_a_backup_has_its_directory_for_itself() {
+fn a_backup_owns_its_directory_from_its_first_look_at_the_source() {
     let source = SimDisk::new();
     archived(&source, &disk(5));
     let target = disk(3);
@@ -357,7 +357,7 @@ fn made(source: &SimDisk, target: &SimDisk, is_backup: bool) -> Result<(), Error
 }
 
 #[test]
-fn a_backup_or_a_restore_that_fails_anywhere_leaves_nothing_that_is_taken_for_a_log() {
+fn a_backup_or_restore_that_fails_anywhere_leaves_nothing_like_a_log() {
     let source = SimDisk::new();
     archived(&source, &disk(5));
     let ways = [true, false].map(|is_backup| [(is_backup, Fault::Io), (is_backup, Fault::IoDone)]);
@@ -394,7 +394,7 @@ fn a_backup_or_a_restore_that_fails_anywhere_leaves_nothing_that_is_taken_for_a_
 }
 
 #[test]
-fn a_power_cut_during_a_backup_or_a_restore_leaves_all_of_it_or_what_every_tool_rejects() {
+fn a_power_cut_in_a_backup_or_restore_leaves_all_or_what_tools_reject() {
     let source = SimDisk::new();
     archived(&source, &disk(5));
     for is_backup in [true, false] {
@@ -462,8 +462,7 @@ fn numbered(from: u64, last: u64) -> Numbered {
 }
 
 #[test]
-fn positions_that_are_missing_in_an_archive_before_the_log_are_told_and_those_before_them_restored()
-{
+fn an_archive_gap_before_the_log_is_reported_and_older_records_restored() {
     let (source, archive) = (SimDisk::new(), disk(5));
     let first = archived(&source, &archive);
     let names = segments(&archive);
@@ -691,7 +690,7 @@ fn left_behind() -> (SimDisk, SimDisk) {
 }
 
 #[test]
-fn a_longer_copy_of_a_segment_in_an_archive_counts_only_where_its_positions_are_wanted() {
+fn a_longer_archived_segment_counts_only_where_its_positions_are_wanted() {
     let (source, archive) = (SimDisk::new(), disk(5));
     let mut log = open(&source).unwrap().log;
     append(&mut log, 1..=60);
@@ -734,7 +733,7 @@ fn continued() -> (SimDisk, String, SimDisk, String) {
 }
 
 #[test]
-fn of_positions_that_a_backup_has_its_own_bytes_are_used_whatever_the_archive_s_copy_has_there() {
+fn a_backup_s_own_bytes_win_over_the_archive_s_for_its_positions() {
     let (copy, own, archive, longer) = continued();
     let last = restore(&past(&copy, Some(&archive)).unwrap(), 1, None)
         .unwrap()
@@ -785,7 +784,7 @@ fn of_positions_that_a_backup_has_its_own_bytes_are_used_whatever_the_archive_s_
 }
 
 #[test]
-fn where_a_backup_s_own_copy_of_a_continued_segment_cannot_be_read_that_file_is_named() {
+fn a_backup_s_unreadable_copy_of_a_continued_segment_is_named() {
     let (copy, own, archive, _) = continued();
     let mut named = 0;
     for at in 0.. {
@@ -807,7 +806,7 @@ fn where_a_backup_s_own_copy_of_a_continued_segment_cannot_be_read_that_file_is_
 }
 
 #[test]
-fn of_a_backup_s_own_copy_that_was_cut_it_is_told_where_its_own_records_end() {
+fn a_cut_segment_of_a_backup_is_reported_with_where_its_records_end() {
     let (copy, own, archive, _) = continued();
     let bytes = copy.bytes(&own).unwrap();
     copy.put(&own, &bytes[..bytes.len() - 8]);
@@ -824,7 +823,7 @@ fn of_a_backup_s_own_copy_that_was_cut_it_is_told_where_its_own_records_end() {
 }
 
 #[test]
-fn what_a_backup_has_lost_and_an_archive_still_has_counts_among_what_came_from_there() {
+fn segments_lost_from_a_backup_count_among_those_from_the_archive() {
     let (copy, own, archive, longer) = continued();
     let last = restore(&past(&copy, Some(&archive)).unwrap(), 1, None)
         .unwrap()
@@ -846,7 +845,7 @@ fn what_a_backup_has_lost_and_an_archive_still_has_counts_among_what_came_from_t
 }
 
 #[test]
-fn records_that_are_missing_in_an_archive_behind_a_backup_are_told_and_not_left_out_silently() {
+fn an_archive_gap_behind_a_backup_is_reported_and_not_silently_skipped() {
     let (copy, archive) = left_behind();
     let whole = past(&copy, Some(&archive)).unwrap();
     let (_, report) = restore(&whole, 1, None).unwrap();
@@ -894,7 +893,7 @@ fn records_that_are_missing_in_an_archive_behind_a_backup_are_told_and_not_left_
 }
 
 #[test]
-fn damage_within_a_segment_that_was_archived_after_a_backup_hinders_no_restore_to_before_it() {
+fn damage_in_a_later_archived_segment_hinders_no_restore_to_before_it() {
     let (copy, archive) = left_behind();
     let names = segments(&archive);
     let damaged = &names[names.len() - 3];
@@ -915,7 +914,7 @@ fn damage_within_a_segment_that_was_archived_after_a_backup_hinders_no_restore_t
 }
 
 #[test]
-fn a_reader_of_a_backup_shows_what_was_archived_after_it_and_tells_what_is_missing_there() {
+fn a_backup_s_reader_shows_later_archived_records_and_names_missing_ones() {
     let (copy, archive) = left_behind();
     let whole = past(&copy, Some(&archive)).unwrap();
     let last = restore(&whole, 1, None).unwrap().1.last_position;
@@ -949,7 +948,7 @@ fn a_reader_of_a_backup_shows_what_was_archived_after_it_and_tells_what_is_missi
 }
 
 #[test]
-fn of_a_file_that_is_no_segment_of_the_log_it_is_told_up_to_where_everything_is_there() {
+fn a_foreign_archived_file_is_reported_with_the_last_complete_position() {
     let (copy, archive) = left_behind();
     let whole = past(&copy, Some(&archive)).unwrap();
     let last = restore(&whole, 1, None).unwrap().1.last_position;
@@ -973,7 +972,7 @@ fn of_a_file_that_is_no_segment_of_the_log_it_is_told_up_to_where_everything_is_
 }
 
 #[test]
-fn an_archive_that_has_nothing_of_the_log_names_the_folder_in_which_that_would_be() {
+fn an_archive_without_segments_of_the_log_names_their_expected_folder() {
     let (source, archive) = (SimDisk::new(), disk(5));
     archived(&source, &archive);
     let log_id = verify(&source).unwrap().0.log_id;
@@ -987,7 +986,7 @@ fn an_archive_that_has_nothing_of_the_log_names_the_folder_in_which_that_would_b
 }
 
 #[test]
-fn a_segment_of_a_copy_that_went_another_way_does_not_take_the_place_of_the_log_s_own() {
+fn a_diverged_archived_segment_does_not_replace_the_log_s_own() {
     let base = SimDisk::new();
     append(&mut open(&base).unwrap().log, 1..=50);
     let (source, other, archive) = (base.after_kill(), base.after_kill(), disk(5));
@@ -1096,7 +1095,7 @@ fn a_reader_shows_what_was_archived_and_what_came_after_it() {
 }
 
 #[test]
-fn logs_that_were_restored_from_each_other_share_an_archive_and_none_overwrites_anything() {
+fn logs_restored_from_each_other_share_an_archive_without_overwriting() {
     let (source, archive) = (SimDisk::new(), disk(5));
     archived(&source, &archive);
     let before: Vec<_> = segments(&archive);
@@ -1226,7 +1225,7 @@ fn ancestors_of(disk: &SimDisk) -> String {
 }
 
 #[test]
-fn a_log_that_has_lost_its_manifest_still_knows_which_logs_it_goes_on_from() {
+fn a_log_without_its_manifest_still_knows_its_ancestors() {
     let source = SimDisk::new();
     append(&mut open(&source).unwrap().log, 1..=20);
     let (restored, _) = restore(&past(&source, None).unwrap(), 1, Some(15)).unwrap();

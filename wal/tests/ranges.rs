@@ -107,7 +107,7 @@ fn a_range_shows_what_is_durable_from_any_position_to_any_other() {
 }
 
 #[test]
-fn what_a_compaction_removed_is_gone_and_what_follows_is_shown() {
+fn compacted_records_are_gone_and_those_that_follow_are_shown() {
     let seed = seed(0x7a9e);
     for round in 0..3 * campaign() {
         for kind in Kind::each() {
@@ -160,7 +160,7 @@ fn a_record_that_is_removed_while_it_is_read_is_gone_and_never_skipped() {
 }
 
 #[test]
-fn readers_beside_appends_new_segments_and_compactions_see_all_or_are_told_what_is_gone() {
+fn readers_beside_appends_new_segments_and_compactions_see_all_or_gaps() {
     for kind in Kind::each() {
         let appender = kind.start(small(), Heard::default().events());
         let (done, begun) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -362,7 +362,7 @@ fn a_start_refuses_segments_that_are_missing_or_do_not_follow_each_other() {
 }
 
 #[test]
-fn records_that_a_start_did_not_read_are_found_again_at_once_after_the_first_time() {
+fn records_unread_at_a_start_are_found_at_once_after_the_first_time() {
     let disk = SimDisk::new();
     let options = wal::Options {
         segment_bytes_min: 4 << 20,
@@ -402,7 +402,7 @@ fn records_that_a_start_did_not_read_are_found_again_at_once_after_the_first_tim
 }
 
 #[test]
-fn a_compaction_keeps_what_it_is_told_to_keep_on_every_medium_and_over_openings() {
+fn a_compaction_keeps_what_it_is_told_to_on_every_medium_and_over_starts() {
     for kind in Kind::each() {
         let appender = kind.start(small(), Heard::default().events());
         append(&appender, 300);

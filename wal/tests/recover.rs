@@ -38,7 +38,7 @@ fn all(disk: &SimDisk) -> Vec<(String, Option<Vec<u8>>)> {
 }
 
 #[test]
-fn what_a_server_appended_since_the_survey_is_not_given_up() {
+fn records_appended_since_the_survey_are_not_given_up() {
     let disk = logged(60);
     let salvage = Salvage::survey(disk.storage()).unwrap();
     let mut log = open(&disk).unwrap().log;
@@ -163,7 +163,7 @@ fn alter(disk: &SimDisk, position: u64) {
 }
 
 #[test]
-fn a_recovery_keeps_the_readable_records_before_the_snapshot_that_it_rests_on() {
+fn a_recovery_keeps_readable_records_before_the_snapshot_it_rests_on() {
     let disk = covered();
     alter(&disk, 88);
     let salvage = Salvage::survey(disk.storage()).unwrap();
@@ -187,7 +187,7 @@ fn a_recovery_keeps_the_readable_records_before_the_snapshot_that_it_rests_on() 
 }
 
 #[test]
-fn what_lies_before_damage_that_a_snapshot_covers_leaves_the_log_and_is_counted() {
+fn records_before_covered_damage_leave_the_log_and_are_counted() {
     for is_without_manifest in [false, true] {
         let disk = covered();
         alter(&disk, 40);
@@ -218,7 +218,7 @@ fn told(disk: &SimDisk) -> Vec<(String, Option<u64>)> {
 }
 
 #[test]
-fn every_place_that_is_damaged_is_told_once_whether_or_not_snapshots_cover_it() {
+fn each_damaged_place_is_reported_once_whether_or_not_snapshots_cover_it() {
     let disk = covered();
     assert_eq!(told(&disk), []);
     let positions = [20, 40, 75, 88];
@@ -239,7 +239,7 @@ fn every_place_that_is_damaged_is_told_once_whether_or_not_snapshots_cover_it() 
 }
 
 #[test]
-fn a_damaged_header_a_segment_that_is_gone_and_a_cut_one_are_all_told_in_the_log_s_order() {
+fn a_damaged_header_and_missing_and_cut_segments_are_told_in_log_order() {
     let disk = covered();
     let names = segments(&disk);
     let (header, gone, cut) = (&names[1], &names[2], &names[4]);
@@ -299,7 +299,7 @@ fn a_log_can_be_brought_to_every_position_that_it_can_be_restored_at() {
 }
 
 #[test]
-fn where_all_that_is_left_are_snapshots_the_newest_one_is_a_way_out() {
+fn with_only_snapshots_left_the_newest_one_is_a_way_out() {
     for is_of_headers in [false, true] {
         let disk = covered();
         disk.take_away("manifest");
@@ -324,7 +324,7 @@ fn where_all_that_is_left_are_snapshots_the_newest_one_is_a_way_out() {
 }
 
 #[test]
-fn an_interrupted_recovery_does_not_take_its_own_files_for_those_of_the_log() {
+fn an_interrupted_recovery_does_not_take_its_own_files_for_the_log_s() {
     let damaged = covered();
     let log_id = verify(&damaged).unwrap().0.log_id;
     damaged.take_away("manifest");

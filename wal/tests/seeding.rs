@@ -97,7 +97,7 @@ fn a_log_that_begins_with_a_carried_snapshot_has_all_that_the_other_had() {
 
 /// The disk is as after an interruption between the manifest and the removal of the carried file.
 #[test]
-fn what_is_left_of_the_carried_snapshot_beside_a_whole_log_is_removed() {
+fn a_leftover_carried_snapshot_beside_a_whole_log_is_removed() {
     let carrying = carrying();
     let disk = SimDisk::new();
     carrying.seed(&disk, &carrying.bytes).unwrap();

@@ -82,7 +82,7 @@ fn only_what_the_older_snapshot_covers_is_removed() {
 }
 
 #[test]
-fn what_a_snapshot_has_before_it_is_packed_is_told_by_who_wrote_it_and_who_reads_it() {
+fn a_snapshot_s_unpacked_size_is_reported_by_its_writer_and_its_reader() {
     let disk = SimDisk::new();
     let start = || {
         let log = open(&disk).unwrap().log;
@@ -174,7 +174,7 @@ impl Visitor for Noting {
 }
 
 #[test]
-fn who_takes_notes_is_shown_them_instead_of_kept_records_and_others_see_both() {
+fn a_visitor_that_takes_notes_gets_them_for_records_and_others_get_both() {
     const LAST: u64 = 400;
     let disk = SimDisk::new();
     // Some blocks are packed, and some are not.
@@ -383,7 +383,7 @@ fn a_snapshot_that_cannot_be_used_as_a_whole_is_passed_over() {
 }
 
 #[test]
-fn without_a_snapshot_that_can_be_read_a_compacted_log_is_refused_and_a_whole_one_is_read() {
+fn without_readable_snapshots_only_an_uncompacted_log_is_read() {
     for compacted in [false, true] {
         let (disk, appended) = logged(14, compacted);
         for name in snapshots(&disk) {
@@ -446,7 +446,7 @@ fn everything_may_be_compacted_and_the_log_goes_on() {
 }
 
 #[test]
-fn what_is_removed_is_in_the_archive() {
+fn compacted_segments_are_in_the_archive() {
     let (disk, appended) = logged(18, false);
     let before: Vec<_> = segments(&disk)
         .iter()

@@ -179,7 +179,7 @@ fn cases() -> u64 {
 
 /// A damaged file's content, and a log's records, exist nowhere else: no tool may remove them.
 #[test]
-fn whatever_tool_is_cut_off_anywhere_and_whatever_tool_comes_then_nothing_is_lost() {
+fn nothing_is_lost_whichever_tool_is_cut_off_and_whichever_comes_next() {
     let seed = seed(51);
     let (mut tried, mut served, mut refused) = (0, 0, 0);
     let mut number = 0;
@@ -321,7 +321,7 @@ fn a_start_after_an_interrupted_recovery_keeps_what_was_to_be_kept() {
 }
 
 #[test]
-fn what_an_interrupted_restore_or_backup_leaves_is_no_empty_directory() {
+fn an_interrupted_restore_or_backup_is_not_taken_for_an_empty_directory() {
     let mut random = random(seed(53));
     let place = loop {
         let (place, _, is_damaged) = lived(&mut random);

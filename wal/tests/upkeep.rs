@@ -208,7 +208,7 @@ fn in_a_sound_log_there_is_nothing_to_give_up() {
 }
 
 #[test]
-fn a_survey_that_shows_how_far_it_is_counts_every_byte_twice_and_finds_the_same() {
+fn a_survey_with_progress_counts_every_byte_twice_and_finds_the_same() {
     for (with_snapshots, is_damaged) in [(false, false), (true, false), (false, true), (true, true)]
     {
         let (disk, _) = logged(28, with_snapshots);
@@ -277,7 +277,7 @@ fn damage_in_the_middle_costs_what_follows_unless_a_snapshot_covers_it() {
 }
 
 #[test]
-fn where_the_segment_that_was_open_is_missing_or_cut_there_may_have_been_more() {
+fn a_missing_or_cut_open_segment_leaves_the_log_s_end_unknown() {
     let (disk, appended) = logged(31, false);
     let mut log = open(&disk).unwrap().log;
     log.append(&appended[..3]).unwrap();

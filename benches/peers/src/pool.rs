@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn who_no_longer_waits_keeps_no_connection() {
+    fn a_waiter_that_leaves_holds_no_connection() {
         let pool = Pool::new(vec!['a'], 1);
         let held = now(Box::pin(pool.any()).as_mut()).unwrap();
         let mut gone = Box::pin(pool.any());

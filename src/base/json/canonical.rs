@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_integer_that_a_double_does_not_tell_from_its_neighbour_is_out_of_range_however_written() {
+    fn integers_beyond_double_precision_are_out_of_range_in_any_notation() {
         for number in [
             "9007199254740992",
             "-9007199254740992",
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_when_integers_of_64_bits_were_taken_is_still_read() {
+    fn stored_objects_with_64_bit_integers_are_still_read() {
         let old = r#"{"a":9223372036854775807,"b":1.5e-7,"c":[-9007199254740993]}"#;
         let bytes = crate::base::codec::encode(&AnyObject(old.into()));
         let object: AnyObject = crate::base::codec::decode(&bytes).unwrap();

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_paths_have_a_bound_in_all_and_the_first_fault_is_told_whatever_its_length() {
+    fn fault_paths_have_a_total_bound_and_the_first_fault_is_always_told() {
         const MOST: usize = PLACES_BYTES_MAX;
         assert_eq!(paths(&[MOST - 1, 1, 1]), [MOST - 1, 1]);
         assert_eq!(paths(&[MOST - 1, 2, 1]), [MOST - 1], "none behind it");

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn an_integer_in_a_query_is_too_short_without_any_text_and_one_of_a_body_otherwise() {
+    fn an_empty_query_integer_is_too_short_and_others_fail_as_in_a_body() {
         for (text, code) in [
             ("\"\"", "too_short"),
             ("\"x\"", "wrong_type"),
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_of_a_map_given_twice_is_told_whether_or_not_its_values_are_good() {
+    fn a_duplicate_map_member_is_a_fault_whether_or_not_values_are_valid() {
         for (text, told) in [
             (r#"{"a":1,"a":2}"#, &[("a", "duplicate_field")][..]),
             (

@@ -460,7 +460,7 @@ mod straight_tests {
         "map":{"y":2,"x":1},"free":{"any":[1.5,{}]},"inner":[{"flag":false},{"flag":true}]}"#;
 
     #[test]
-    fn what_has_no_fault_is_read_without_a_tree_and_counted_alike() {
+    fn valid_bodies_read_without_a_tree_have_the_same_result_and_count() {
         for text in [
             GOOD,
             r#"{"day":null,"number":1,"items":["a"]}"#,
@@ -474,7 +474,7 @@ mod straight_tests {
     }
 
     #[test]
-    fn what_has_a_fault_is_left_to_the_tree() {
+    fn faulty_bodies_fall_back_to_the_tree_parser() {
         for (from, to) in [
             ("7", "0"),
             ("7", "7.0"),

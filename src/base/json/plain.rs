@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_byte_that_is_escaped_is_found_at_each_place_of_texts_of_any_length() {
+    fn bytes_to_escape_are_found_at_every_offset_of_texts_of_any_length() {
         for length in 0..52 {
             for byte in 0..=255 {
                 for place in 0..length {

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_mark_says_cannot_steer_a_terminal() {
+    fn control_characters_of_a_mark_cannot_steer_a_terminal() {
         let data = tempfile::tempdir().unwrap();
         std::fs::write(data.path().join(NAME), "CAREBOOK_\u{1b}[2Jmain\n").unwrap();
         for refused in [expect_no_journal, expect_no_copy_to_cut] {

@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stream_is_called_damaged_for_certain_only_where_an_empty_directory_has_nothing_else() {
+    fn stream_damage_is_certain_only_if_no_stored_snapshot_may_be_the_cause() {
         assert!(advice_if_repeated(None).ends_with("the stream is damaged"));
         let told = advice_if_repeated(Some("CAREBOOK_SNAPSHOTS_main"));
         assert!(told.contains("the stream is damaged, or the newest snapshot"));

@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_purged_before_it_was_read_is_read_from_the_new_beginning() {
+    fn a_read_overtaken_by_a_purge_restarts_at_the_new_beginning() {
         let mut turns = 0;
         let read = retry_after_purge(|| {
             turns += 1;
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_is_purged_again_and_again_is_said_to_be_without_a_word_of_a_directory() {
+    fn repeated_purges_of_a_stream_are_reported_without_naming_a_directory() {
         let read: Result<(), _> = retry_after_purge(|| Err(purged()));
         let error = read.unwrap_err();
         assert!(!error.is_damage());
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_is_wrong_with_a_stream_is_said_at_once() {
+    fn other_stream_errors_are_returned_at_once() {
         let mut turns = 0;
         let read: Result<(), _> = retry_after_purge(|| {
             turns += 1;

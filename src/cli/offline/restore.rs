@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn where_positions_are_missing_the_earliest_that_is_named_is_the_one_behind_them() {
+    fn with_a_gap_the_earliest_position_named_is_the_one_behind_the_gap() {
         let time = Timestamp::parse("2026-11-20T09:30:00Z").unwrap();
         for (is_behind_a_gap, told) in [
             (false, "the earliest position that can be restored is 136"),

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_faults_the_first_are_told_and_how_many_more_there_are() {
+    fn a_refusal_names_the_first_ten_faults_and_counts_the_rest() {
         let faults: Vec<_> = (0..13).map(|number| fault(&format!("f{number}"))).collect();
         let body = json!({"code": "invalid", "message": "Not valid.", "fieldErrors": faults});
         let words = of_a_body(body.to_string().as_bytes());

@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_told_to_be_too_late_only_behind_the_end_of_the_sample_facts() {
+    fn a_command_is_called_too_late_only_after_the_end_of_the_sample_facts() {
         let end = "2099-12-31T00:00:00.000Z";
         assert!(samples::NDJSON.contains(&format!("\"expiresAt\":\"{end}\"")));
         let end = Timestamp::parse(end).unwrap();

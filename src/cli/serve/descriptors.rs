@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_to_receivers_are_set_aside_and_lowered_where_descriptors_are_few() {
+    fn receiver_connections_are_reserved_and_reduced_if_descriptors_are_few() {
         let taken = |room: &Room| room.webhooks.descriptors() + room.messages.descriptors();
         let wide = Room::of(left_for_connections(65_536, 2, 64), 2);
         assert_eq!(wide.webhooks, OutgoingRoom::default());

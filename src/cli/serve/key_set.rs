@@ -126,13 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_again_every_30_seconds_and_each_third_of_the_age_that_it_may_have() {
+    fn a_key_set_file_is_reread_every_30_seconds_or_third_of_its_maximum_age() {
         let seconds = |max_age| interval(Duration::from_secs(max_age)).as_secs();
         assert_eq!([86_400, 91, 90, 60, 3].map(seconds), [30, 30, 30, 20, 1]);
     }
 
     #[test]
-    fn a_set_is_looked_at_when_it_becomes_too_old_however_seldom_that_is_otherwise() {
+    fn a_key_set_is_checked_the_moment_it_expires_whatever_the_interval() {
         use crate::cli::token::signing::{SigningAlgorithm, SigningKey};
         let jwks = SigningKey::generate(SigningAlgorithm::EdDsa)
             .unwrap()

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_filter_is_none_and_one_that_cannot_be_used_is_told_with_the_default_in_its_place() {
+    fn an_unusable_filter_is_reported_and_it_or_an_empty_one_means_default() {
         for (told, wanted, is_told) in [
             (None, DEFAULT_FILTER, false),
             (Some(""), DEFAULT_FILTER, false),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_peers_can_have_logged_by_h2_is_not_logged_unless_it_is_asked_for() {
+    fn warnings_of_h2_that_peers_can_cause_are_not_logged_by_default() {
         let log = tracing_subscriber::fmt()
             .with_env_filter(EnvFilter::new(DEFAULT_FILTER))
             .with_writer(io::sink)

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_a_key_that_is_made_stays() {
+    fn making_the_key_leaves_files_beside_it_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let other = folder.path().join("webhook.new");
         std::fs::write(&other, "another's").unwrap();

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_url_all_that_stands_before_the_last_at_is_left_out_but_its_scheme() {
+    fn a_url_is_shown_without_anything_before_its_last_at_but_the_scheme() {
         for (value, wanted) in [
             ("nats://user:pw@h:4222", "nats://…@h:4222"),
             ("nats://user:p/w@h:4222", "nats://…@h:4222"),
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_shown_whole() {
+    fn values_that_are_no_url_are_shown_whole_and_credentials_never() {
         for (value, flag) in [
             ("/srv/care@book", "--data <DIR>"),
             ("/etc/keys@1.json", "--jwks <FILE|URL>"),

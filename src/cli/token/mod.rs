@@ -719,7 +719,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_interrupted_keygen_leaves_its_next_run_completes() {
+    fn keygen_completes_what_an_interrupted_run_has_left() {
         let directory = tempfile::tempdir().unwrap();
         let out = directory.path().to_str().unwrap();
         let (key, key_set) = (

@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_is_left_out_of_the_claims() {
+    fn empty_claims_are_omitted() {
         let claims = Claims::new("iss", "aud", "user-1", ActorKind::Mother, NOW, 60);
         assert_eq!(
             serde_json::to_value(&claims).unwrap(),

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_subject_accepted_is_no_longer_anybody_elses() {
+    fn an_invitation_accepted_by_one_subject_is_closed_to_all_others() {
         let (mut scenario, _) = created();
         accept(&mut scenario, invitee(), 1).committed();
         let namesake = Actor {
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_accepted_at_one_time_the_one_that_was_committed_last_counts() {
+    fn of_two_acceptances_at_one_time_the_last_committed_counts() {
         // Recorded times stay equal while the system's clock is behind the last of them, and branch
         // identifiers are made from that clock.
         let (mut scenario, first) = created();

@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_late_directory_leaves_pending_is_accepted_with_a_repair() {
+    fn pending_side_effects_of_a_late_directory_are_accepted_with_a_repair() {
         let (scenario, answer) = created_with(SILENT);
         let pending = [
             effect("operator_identity", "pending", 6),
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn a_creation_is_told_anew_for_what_other_systems_have_done_and_for_nothing_else() {
+    fn a_creations_response_is_renewed_for_completed_side_effects_alone() {
         let (mut scenario, answer) = created_with(INVITATION_LATE);
         let told = |scenario: &Scenario, first: &[u8]| {
             CreateBranch::final_response(first, &scenario.own_view())
@@ -652,7 +652,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_branch_can_have_is_the_same_in_another_spelling() {
+    fn unique_values_of_a_branch_conflict_in_any_spelling() {
         let (mut scenario, _) = created();
         for (path, value, code) in [
             (

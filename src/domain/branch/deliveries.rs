@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn side_effects_are_completed_one_by_one_while_the_branch_stands_at_its_revision() {
+    fn side_effects_complete_one_by_one_and_the_branch_keeps_its_revision() {
         let (mut scenario, branch, deliveries) = nothing_done();
         let id = branch.founding.branch_id.to_string();
         let path = [("branchId", id.as_str())];
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_older_programs_completed_stays_completed() {
+    fn completions_stored_by_older_versions_remain_completed() {
         let (_, _, deliveries) = nothing_done();
         let [first, second, third] = numbers(&deliveries).try_into().unwrap();
         let event = BranchDeliveriesEvent::Completed {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_does_not_validate() {
+    fn impossible_states_do_not_validate() {
         let (_, _, deliveries) = nothing_done();
         let mut unrepaired = deliveries.clone();
         unrepaired.repair = None;

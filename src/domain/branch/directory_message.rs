@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_embedded_directory_has_done_is_taken_from_its_birth() {
+    fn messages_of_the_embedded_directory_are_born_taken() {
         let (scenario, _) = super::super::samples::created();
         for number in [6, 7, 8] {
             let message = scenario

@@ -238,12 +238,12 @@ mod tests {
     }
 
     #[test]
-    fn where_there_was_nothing_to_do_nothing_is_pending() {
+    fn without_side_effects_the_outcome_is_completed() {
         assert_eq!(outcome(&[]).status, OutcomeStatus::Completed);
     }
 
     #[test]
-    fn the_embedded_directory_leaves_nothing_pending_and_an_external_one_everything() {
+    fn a_side_effect_is_pending_exactly_if_an_external_directory_takes_it() {
         for kind in SideEffectKind::ALL {
             let status = DirectoryAnswers::EMBEDDED.of(kind);
             assert_eq!(status, SideEffectStatus::Completed, "{kind:?}");

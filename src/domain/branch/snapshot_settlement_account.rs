@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_is_unknown_or_anothers_is_a_conflict_before_a_stale_revision() {
+    fn an_unknown_or_foreign_account_is_a_conflict_before_a_stale_revision() {
         for other in ["account-9", "account-2"] {
             let body = with(
                 &snapshot(),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_is_not_verified_is_told_before_an_identifier_that_stands() {
+    fn an_unverified_account_is_reported_before_an_identifier_in_use() {
         let mut scenario = ready();
         scenario.when(NAME, &[], &snapshot()).committed();
         for (revision, state) in [(3, "pending"), (4, "rejected")] {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_facts_under_another_key_are_a_replay_whatever_became_of_the_account() {
+    fn the_same_facts_under_another_key_replay_whatever_the_account_became() {
         let mut scenario = ready();
         scenario.when(NAME, &[], &snapshot()).committed();
         let facts = account("branch-1", "rejected");

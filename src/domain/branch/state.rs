@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_does_not_validate() {
+    fn impossible_states_do_not_validate() {
         let (scenario, answer) = created();
         let branch = branch_of(&scenario, &answer);
         let mut unborn = branch;

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_told_from_what_is_not_permitted_by_nobody() {
+    fn nobody_can_tell_an_unknown_profile_from_a_forbidden_one() {
         let unknown = [("branchOfficeProfileId", json!("branch-9"))];
         for reader in [headquarters(), manager("manager-1", "branch-9")] {
             let mut scenario = ready();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thousandth_update_costs_what_the_first_did_and_the_first_identifier_is_still_given() {
+    fn the_thousandth_update_costs_no_more_and_no_identifier_is_forgotten() {
         let mut scenario = ready();
         let mut costs = Vec::new();
         for number in 0..1_000 {

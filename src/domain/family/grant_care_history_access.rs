@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_over_at_this_moment_is_a_conflict() {
+    fn a_grant_that_expires_at_this_moment_is_a_conflict() {
         let over = with(&access(), &[("expiresAt", json!("2026-11-20T12:00:00Z"))]);
         let then = grant(&mut by_mother(), &over);
         assert_eq!(then.code(), "grant_expiry_conflict");
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thousandth_grant_costs_what_the_first_did_and_the_first_is_still_read() {
+    fn the_thousandth_grant_costs_no_more_and_the_first_is_still_read() {
         let mut service = by_mother();
         let start = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
         let mut costs = Vec::new();

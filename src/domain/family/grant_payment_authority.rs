@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thousandth_grant_costs_what_the_first_did_and_the_first_is_still_read() {
+    fn the_thousandth_grant_costs_no_more_and_the_first_is_still_read() {
         let mut service = by_mother();
         let start = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
         let mut costs = Vec::new();

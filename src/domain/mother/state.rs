@@ -654,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_that_changes_the_profile_is_told_with_the_states_of_account_and_owners() {
+    fn the_event_of_a_profile_fact_has_the_account_and_ownership_states() {
         let mut scenario = Scenario::new();
         given_profile(&mut scenario);
         let fact = MotherProfileFact {

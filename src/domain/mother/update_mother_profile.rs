@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_required_consent_the_profile_is_updated_and_stays_incomplete() {
+    fn without_required_consent_a_profile_is_updated_but_stays_incomplete() {
         for body in [
             without(&body(), "consentAcceptances"),
             with(&body(), &[("consentAcceptances", Value::Null)]),
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_is_not_active_cannot_be_updated_even_at_a_stale_revision() {
+    fn updating_an_inactive_account_is_forbidden_even_at_a_stale_revision() {
         for lifecycle in ["withdrawal_pending", "withdrawn"] {
             let mut scenario = ready();
             change(&mut scenario, "/accountLifecycle", lifecycle.into());
@@ -633,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_is_not_current_may_be_accepted_as_long_as_it_is_published() {
+    fn a_published_consent_version_may_be_accepted_though_not_current() {
         let mut scenario = ready();
         let facts =
             json!({"publishedAt": "2025-01-01T00:00:00Z", "required": false, "current": false});
@@ -693,7 +693,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_decision_rests_on_is_remembered() {
+    fn the_required_consents_are_in_the_decisions_read_set() {
         // The engine checks it again before the commit: a consent version that is put in force
         // meanwhile must not go unseen.
         let scenario = ready();

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_not_manage_messages_is_told_who_may() {
+    fn a_refusal_to_manage_messages_names_who_may() {
         let refusal = Rejection::from(Reason::NotPermitted);
         let who = "headquarters and system workflows with outbox:manage";
         assert!(refusal.message.contains(who), "{}", refusal.message);

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_looks_at_ten_messages_for_each_that_it_may_have_and_goes_on_behind_them() {
+    fn a_page_examines_ten_messages_per_item_and_continues_behind_them() {
         let asked = MessageQuery {
             status: None,
             topic: Some("rare".to_owned()),

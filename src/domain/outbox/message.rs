@@ -422,7 +422,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_message_is_about_is_what_its_body_says_however_that_is_spelt() {
+    fn a_message_is_about_what_its_body_says_in_any_json_spelling() {
         let reference = Uuid::from_u128(7);
         let odd = "a\"b\\c/\u{1}\u{1f600}\u{e9} d";
         let about = [

@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_on_a_payment_advances_its_revision_whatever_the_gateway_says() {
+    fn every_payment_operation_advances_the_revision_whatever_its_outcome() {
         let mut service = service();
         for (expected_revision, (action, came_to)) in [
             ("inspect_refund_status", OK),
@@ -673,7 +673,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_with_a_payment_is_still_on_its_key_and_a_payment_with_a_key_on_the_payment() {
+    fn given_both_a_search_is_on_its_key_and_a_lookup_on_the_payment() {
         let mut service = service();
         let search = with_added(
             &body("search_payments", 0),
@@ -773,7 +773,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_is_told_which_kinds_and_which_permission_it_takes() {
+    fn a_refusal_names_the_permitted_actor_kinds_and_the_permission() {
         let mut service = service();
         service.acting(Actor {
             permissions: vec![PAYMENT_ADMINISTER.into()],

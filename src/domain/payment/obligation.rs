@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pre_registration_leaves_the_fact_alone_and_a_later_fact_the_pre_registration() {
+    fn a_pre_registration_and_a_later_fact_leave_each_other_unchanged() {
         let mut service = service();
         let before = state(&service);
         service.acting(mother());

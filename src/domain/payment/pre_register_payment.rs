@@ -909,7 +909,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cash_receipt_that_is_rejected_or_not_wanted_does_not_stop_the_pre_registration() {
+    fn a_rejected_or_unwanted_cash_receipt_does_not_stop_pre_registration() {
         for (member, value, decision, denial) in [
             (
                 "registrationIdentityReference",

@@ -46,7 +46,7 @@ mod tests {
     const READ: &str = "read_admin_audit";
 
     #[test]
-    fn payment_administrators_and_headquarters_read_it_and_others_learn_nothing() {
+    fn payment_administrators_and_headquarters_read_audits_others_find_none() {
         let mut service = Scenario::new();
         let body = json!({
             "operationAction": "search_payments",

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_pay_is_not_shown_a_pre_registration() {
+    fn a_pre_registration_is_not_found_by_those_who_may_not_pay() {
         let (mut service, _) = registered();
         let without_permission = |operator: Actor| Actor {
             permissions: Vec::new(),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_pre_registered_or_not_owed_does_not_exist() {
+    fn a_payment_not_owed_or_not_pre_registered_is_not_found() {
         let mut service = service();
         assert_eq!(read(&mut service, mother()), Err(Rejection::not_found()));
         for unknown in ["", "no-such"] {

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_may_be_five_minutes_ahead_and_no_longer() {
+    fn occurred_at_may_be_at_most_five_minutes_in_the_future() {
         let at = |when: &str| ask(&with(&repair(), &[("occurredAt", json!(when))]));
         at("2026-11-20T12:05:00Z").committed();
         at("2026-11-20T21:05:00.0009+09:00").committed();

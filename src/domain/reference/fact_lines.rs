@@ -682,7 +682,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_tells_of_the_first_hundred_problems_whatever_the_order_of_their_coming() {
+    fn a_summary_has_the_first_hundred_problems_in_whatever_order_they_come() {
         let mut summary = Summary::default();
         for index in (0..250).rev() {
             let label = Label {

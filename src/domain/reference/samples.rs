@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sample_refers_to_stands() {
+    fn every_resource_that_a_sample_refers_to_exists() {
         let world = world();
         let mut revisions = BTreeMap::new();
         for fact in &world {

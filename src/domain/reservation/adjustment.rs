@@ -511,8 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn events_tell_which_adjustment_it_is_with_its_status_and_amount_or_null_where_that_is_not_recorded()
-     {
+    fn events_have_the_adjustments_id_status_and_amount_null_if_unrecorded() {
         let adjustment = state(&service());
         let changed = Changed {
             is_fact: true,
@@ -591,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_payment_has_paid_is_found_by_its_mother_and_its_identifier() {
+    fn adjustments_paid_by_a_payment_are_found_by_mother_and_payment() {
         let mut service = service();
         let found = |service: &Scenario, mother: &str, payment: &str| {
             let paid = service.view(|view| {

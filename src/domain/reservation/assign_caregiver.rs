@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thousandth_decision_costs_what_the_first_did_and_the_first_is_still_known() {
+    fn the_thousandth_decision_costs_no_more_and_the_first_is_still_known() {
         let mut service = assigning();
         let mut costs = Vec::new();
         for number in 0..1_000 {
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_booking_of_the_actors_is_forbidden_whatever_else_is_wrong() {
+    fn a_foreign_or_unknown_booking_is_forbidden_whatever_else_is_wrong() {
         let wrong = [
             ("selectedCandidateSnapshotId", json!("no-such-snapshot")),
             ("expectedReservationRevision", json!(0)),
@@ -628,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn the_snapshot_must_be_the_one_that_was_seen_before_any_revision_is_compared() {
+    fn a_different_candidate_snapshot_is_a_conflict_before_stale_revisions() {
         let mut service = assigning();
         let mut of_another = snapshot();
         of_another["reservationBookingId"] = json!("booking-2");
@@ -744,7 +744,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filled_slot_comes_before_a_missing_replacement_and_that_before_the_decision() {
+    fn conflicts_are_told_in_the_order_slot_replacement_decision() {
         let mut service = assigning();
         assign(&mut service, &assignment(1, "slot-1", 0)).committed();
         assign(&mut service, &assignment(2, "slot-2", 1)).committed();

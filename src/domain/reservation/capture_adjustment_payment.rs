@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_payable_is_a_conflict_told_before_a_payment_that_does_not_match() {
+    fn an_unpayable_adjustment_is_a_conflict_before_a_payment_mismatch() {
         let mismatch = with(&payment(), &[("paymentId", json!("payment-2"))]);
         for changes in [
             [("adjustmentStatus", json!("requested"))],
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_paid_is_not_paid_again() {
+    fn a_paid_adjustment_is_not_paid_again() {
         let mut service = service();
         pay(&mut service, &payment()).committed();
         let paid: PaymentChangeAdjustment = service.state(&["adjustment-1"]).unwrap();

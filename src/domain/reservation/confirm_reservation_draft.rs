@@ -757,7 +757,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_can_be_pre_registered_at_once_and_for_a_consultation_by_the_mother_alone() {
+    fn new_obligations_can_be_pre_registered_consultations_by_mothers_alone() {
         let operator = Actor {
             permissions: vec!["payment:authorize".into()],
             ..actor(ActorKind::HeadquartersFinanceOperator, "operator-1")
@@ -842,7 +842,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_born_is_there_for_other_operations_at_once() {
+    fn a_created_booking_is_usable_by_other_operations_at_once() {
         let mut service = ready();
         let account = json!({"motherMemberId": "mother-1", "memberIds": ["father"]});
         service.fact("family-account", "account-1", 1, account);
@@ -874,7 +874,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_of_a_review_knows_facts_intent_and_source_and_no_spelling() {
+    fn a_reviews_fingerprint_depends_on_facts_intent_and_source_not_spelling() {
         let of = |mut service: Scenario| {
             let answer = confirm(&mut service, &body()).committed();
             answer["reviewedFactFingerprint"]

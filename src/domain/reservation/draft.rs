@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_come_in_to_a_confirmed_draft_as_to_any_and_leave_the_confirmation() {
+    fn facts_apply_to_a_confirmed_draft_as_to_any_and_keep_its_confirmation() {
         let mut service = Scenario::new();
         service.given(&confirmed());
         let result = |then: Then| match then {

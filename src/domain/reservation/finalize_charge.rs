@@ -664,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_the_same_as_its_absence_is_the_same_content() {
+    fn an_explicit_default_has_the_same_fingerprint_as_its_absence() {
         let service = Scenario::new();
         let of = |body: &Value| service.fingerprint(NAME, &PATH, body);
         assert_eq!(of(&with_added(&plain(), &defaults())), of(&plain()));
@@ -692,7 +692,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_that_earlier_programs_gave_a_charge_is_known_as_that_of_what_was_sent() {
+    fn a_charges_fingerprint_by_earlier_versions_is_that_of_the_body_as_sent() {
         let service = Scenario::new();
         let as_sent = |body: &Value| service.fingerprint_as_sent(NAME, &PATH, body);
         for body in [
@@ -931,7 +931,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_come_to_its_settlement_does_not_validate() {
+    fn a_charge_inconsistent_with_its_settlement_does_not_validate() {
         let mut service = service();
         finalize(&mut service, &charge()).committed();
         let standing = lifecycle(&service);
@@ -1007,7 +1007,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_outside_64_bits_is_a_fault_of_the_body_whatever_else_is_wrong_with_it() {
+    fn a_sum_beyond_64_bits_is_a_body_fault_whatever_else_is_wrong() {
         let edge = |fee: i64| {
             let free = [("servicePriceKrw", json!(0)), ("ownPriceKrw", json!(0))];
             with_added(

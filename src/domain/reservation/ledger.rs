@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_paid_too_much_is_the_customers_credit() {
+    fn an_overpayment_becomes_the_customers_credit() {
         let charge = Charge {
             service_price_krw: Won::new(100),
             own_price_krw: Won::new(40),
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_charged_the_ledger_is_empty() {
+    fn without_charges_the_ledger_is_empty() {
         let settled = settle(&Charge::default(), shares(10_000, 0), Won::new(0)).unwrap();
         assert_eq!(settled.lines, []);
         assert_eq!(settled.mother_visible_payable_krw, Won::ZERO);
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_fee_change_and_sums_of_many_largest_amounts_are_refused_and_never_wrap() {
+    fn the_lowest_fee_change_and_overflowing_sums_are_refused_and_never_wrap() {
         let lowest = charge(|it| it.user_fee_change_krw = Won::new(i64::MIN));
         assert_eq!(settle(&lowest, shares(0, 0), Won::new(0)), Err(OutOfRange));
         let next = charge(|it| it.user_fee_change_krw = Won::new(-i64::MAX));

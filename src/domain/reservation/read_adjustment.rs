@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_continuation_is_delivered_once_its_message_is_taken_and_nothing_else_moves() {
+    fn only_the_continuation_status_changes_when_its_message_is_taken() {
         let mut scenario = service();
         pay(&mut scenario, &payment()).committed();
         let read = |scenario: &mut Scenario| {

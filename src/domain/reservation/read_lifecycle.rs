@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_booking_is_unknown_its_branch_is_the_one_that_the_charge_names() {
+    fn with_an_unknown_booking_the_branch_is_the_one_the_charge_names() {
         let mut service = service();
         finalize(&mut service, &charge()).committed();
         assert!(read(service.acting(headquarters())).is_ok());

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_at_revision_0_is_not_there() {
+    fn a_roster_at_revision_0_is_not_found() {
         let mut service = assigning();
         for id in ["booking-1", "no-such-booking", ""] {
             let refusal = read(&mut service, headquarters(), id).unwrap_err();

@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_body_that_certainly_keeps_the_rules_between_fields_is_read_without_a_tree() {
+    fn only_bodies_certain_to_keep_the_rules_between_fields_skip_the_tree() {
         let now = Timestamp::parse("2026-11-20T11:00:00Z").unwrap();
         let is_read = |body: &Value| {
             let text = body.to_string();
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deposit_is_acknowledged_and_the_statement_answered_whole_but_for_the_memo() {
+    fn an_acknowledged_deposit_returns_the_whole_statement_but_the_memo() {
         let (mut scenario, id) = scenario("head_office_to_branch");
         scenario.at("2026-11-20T12:30:00Z");
         let mut body = with(
@@ -705,7 +705,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handoffs_facts_belong_to_a_handoff_alone_and_that_is_tested_before_conflicts() {
+    fn handoff_facts_go_with_handoffs_alone_and_are_checked_before_conflicts() {
         for kind in ["head_office_to_branch", "platform_to_branch"] {
             let (mut scenario, id) = scenario(kind);
             let body = with(&handoff_body(&id), &[("expectedRevision", json!(7))]);
@@ -966,7 +966,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_once_and_compared_with_nothing() {
+    fn an_unreadable_member_is_one_fault_and_is_compared_with_nothing() {
         let then = hand_over(&[
             ("actorProfileId", json!("")),
             ("lineAcknowledgements.0.settlementLineKey", json!(" ")),

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_two_hundred_artifacts_at_most_and_they_fit_whatever_they_are() {
+    fn a_request_has_at_most_200_artifacts_and_fits_with_the_longest_texts() {
         let mut scenario = opened_data_room();
         // Every text as long as it may be, of the letters that take most bytes.
         let long = |text: &str, number: i64| {
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn another_workflow_than_the_one_that_asked_may_mark_under_its_own_profile() {
+    fn a_workflow_other_than_the_requesting_one_may_mark_under_its_profile() {
         let mut scenario = opened_data_room();
         scenario.acting(with_profile(
             actor(ActorKind::SystemWorkflow, "workflow-2"),

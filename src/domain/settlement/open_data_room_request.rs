@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_of_evidence_are_read_straight_unless_one_is_repeated_or_faulty() {
+    fn evidence_keys_are_read_without_a_tree_unless_repeated_or_faulty() {
         let straight = |keys: &str| {
             read_straight::<EvidenceKeys>(keys.as_bytes(), Timestamp::default())
                 .map(|(keys, _)| json!(keys))

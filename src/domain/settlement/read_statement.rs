@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_acknowledgement_the_branch_reads_its_answer_and_headquarters_the_memo_too() {
+    fn the_branch_reads_the_acknowledged_statement_headquarters_its_memo_too() {
         let (mut scenario, id) = opened("head_office_to_branch");
         let branch = manager("manager-1", "branch-1");
         scenario.acting(branch.clone());

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_code_under_another_profile_or_as_another_kind_of_actor_is_a_conflict() {
+    fn a_used_code_under_another_profile_or_actor_kind_is_a_conflict() {
         let mut scenario = Scenario::new();
         scenario.when(NAME, &[], &deposit_request()).committed();
         let under_profile = with(&deposit_request(), &[("actorProfileId", json!("hq-1"))]);

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn one_whose_death_is_recorded_behind_the_retry_is_found_and_waits_after_the_next_progress() {
+    fn a_delivery_dead_after_its_retry_is_found_and_waits_at_next_progress() {
         let retried = DeliveriesEvent::Retried { id: id(1) };
         let died = progressed(vec![], vec![delivery(1, 10)]);
         let state = after(&[progressed(vec![delivery(1, 9)], vec![]), retried, died]);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_program_has_stored_twice_is_read_and_put_right() {
+    fn deliveries_stored_twice_by_earlier_versions_are_read_and_repaired() {
         let mut state = after(&[progressed(vec![], vec![delivery(1, 10)])]);
         state.dead.push(delivery(1, 10));
         state.waiting = vec![delivery(1, 3), delivery(1, 3)];

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_delivery_waits_again_from_the_start_and_one_that_pauses_is_due_at_once() {
+    fn a_retried_dead_delivery_starts_over_and_a_waiting_one_is_due_at_once() {
         let (mut scenario, subscription) = subscribed();
         let answer = retry(&mut scenario, &subscription, "4-0").committed();
         assert_eq!(answer["eventId"], "4-0");
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_retried_is_refused() {
+    fn a_delivery_that_cannot_be_retried_is_rejected() {
         let (mut scenario, subscription) = subscribed();
         assert_eq!(
             retry(&mut scenario, &subscription, "5-0").code(),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_was_gone_begins_anew_and_progress_of_before_changes_nothing() {
+    fn a_gone_receiver_starts_anew_when_enabled_and_ignores_old_progress() {
         let (mut scenario, subscription) = subscribed();
         let gone = Progress {
             examined: id(7),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_reasons_the_first_one_of_the_order_is_told() {
+    fn the_first_applicable_rejection_wins() {
         let (mut scenario, subscription) = subscribed();
         let plain = json!({"expectedRevision": 9, "url": "http://example.com/"});
         assert_eq!(
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reported_twice_is_there_once() {
+    fn progress_reported_twice_is_stored_once() {
         let (mut scenario, subscription) = subscribed();
         let again = Progress {
             examined: id(4),
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_dead_deliveries_the_oldest_are_forgotten() {
+    fn beyond_the_bound_the_oldest_dead_deliveries_are_forgotten() {
         let (mut scenario, subscription) = subscribed();
         let all = u64::try_from(DEAD_MAX).unwrap() + 1;
         let small = |position| Delivery {

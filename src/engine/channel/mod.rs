@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_of_a_subject_waits_for_the_one_before_and_other_subjects_do_not() {
+    fn an_item_waits_only_for_the_previous_one_of_the_same_subject() {
         let mut channel = channel(&[(1, "a"), (2, "a"), (3, "b"), (4, "a"), (5, "c")]);
         assert_eq!(sent(&mut channel, 0), [1, 3, 5]);
         assert_eq!(channel.ended(3, Ok(()), at(0), 0), Some(Settled::Taken(())));
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_longer_by_chance_up_to_a_fifth_and_as_asked_for_up_to_an_hour() {
+    fn a_pause_grows_by_jitter_up_to_a_fifth_and_on_request_up_to_an_hour() {
         let second = Duration::from_secs(1);
         assert_eq!(pause(1, 0, None), Some(5 * second));
         assert_eq!(pause(1, 255, None), Some(6 * second));
@@ -624,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_on_their_way_than_may_be_and_fewer_while_the_receiver_fails() {
+    fn items_in_flight_are_bounded_and_fewer_while_the_receiver_fails() {
         let mut channel = Channel::new(Bounds::default());
         for id in 0..100 {
             channel.offer(id, &id.to_string(), 1, (), at(0));
@@ -642,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_at_a_receiver_that_keeps_failing_are_spaced_until_one_is_taken() {
+    fn attempts_at_a_failing_receiver_are_spaced_until_one_is_taken() {
         let millis = |millis| Now {
             steady: Duration::from_millis(millis),
             ..at(0)
@@ -757,7 +757,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_of_a_pause_is_its_real_end_also_where_the_wall_clock_was_set() {
+    fn a_pause_is_recorded_with_its_real_end_even_if_the_wall_clock_is_set() {
         let day = 86_400_000;
         let (mut resumed, left) = pause_left(5_000, day, None);
         assert_eq!(left, Duration::from_secs(6));
@@ -886,7 +886,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_settled_while_it_was_not_recorded_does_not_wait_any_more() {
+    fn an_item_settled_while_unrecorded_no_longer_waits() {
         let mut channel = channel(&[(1, "a"), (2, "b")]);
         let unrecorded = channel.take_unrecorded();
         assert_eq!(unrecorded.waiting, [1, 2]);
@@ -1072,7 +1072,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_fails_and_crashes_all_comes_in_order_and_no_more_than_may_comes_again() {
+    fn all_items_come_in_order_repeats_bounded_despite_faults_and_crashes() {
         let seed = crate::base::testing::seed();
         let rounds: u64 = std::env::var("ROUNDS").map_or(60, |rounds| rounds.parse().unwrap());
         for round in 0..rounds {

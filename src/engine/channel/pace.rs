@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_took_all_before_a_start_has_one_in_flight_until_it_takes_one_again() {
+    fn after_a_start_a_healthy_receiver_has_one_in_flight_until_it_takes_one() {
         let mut pace = Pace::default();
         pace.set_health(ReceiverHealth::Taking);
         assert_eq!(pace.health(), ReceiverHealth::Taking);

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changes_while_the_other_is_fixed_is_fixed_again() {
+    fn the_position_is_determined_again_if_forgotten_keys_change_meanwhile() {
         let (forgotten, durable) = (Cell::new(3), Cell::new(10));
         let published = || {
             durable.set(durable.get() + 1);

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_estimated_by_all_of_them_wherever_those_are_that_do_not_pack() {
+    fn record_sizes_are_estimated_from_all_wherever_incompressible_ones_are() {
         let seed = crate::base::testing::seed();
         let mut random = SmallRng::seed_from_u64(seed);
         let alike = || alike(3_000, 1_000);

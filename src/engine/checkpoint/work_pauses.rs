@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn it_rests_while_commands_are_in_flight_or_were_a_moment_ago_and_else_works_on() {
+    fn background_work_rests_only_while_commands_are_or_were_just_in_flight() {
         let begun = Instant::now();
         let turns = || WorkPauses::new(7, begun);
         assert_eq!(turns().worked(begun), None);

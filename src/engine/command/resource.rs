@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unique_key_that_was_taken_since_it_was_locked_or_looked_up_is_no_fault() {
+    fn a_unique_key_taken_since_its_lock_or_lookup_is_a_race_and_no_bug() {
         let tables = Tables::default();
         let name = IndexKey(Digest([7; 16]));
         let changes = [Change {

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn how_many_have_waited_once_does_not_say_how_many_that_have_gone_are_kept() {
+    fn cancelled_waits_are_kept_to_a_bound_that_no_earlier_peak_raises() {
         let lanes = Lanes::new(1);
         let wait = |position| {
             let mut waits = Box::pin(lanes.wait(position));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_lane_appends_is_written_when_those_before_it_had_their_turn() {
+    async fn a_lanes_appends_are_written_once_its_earlier_tasks_had_their_turn() {
         let storage = wal::storage::sim::SimDisk::new().storage();
         let (log, _) = wal::Log::open(storage, wal::Options::default(), &mut Nothing).unwrap();
         let lanes = Arc::new(Lanes::new(1));

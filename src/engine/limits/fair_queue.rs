@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_for_much_delays_another_by_one_turn_and_who_has_gone_by_none() {
+    async fn a_busy_subject_delays_another_by_one_turn_and_a_departed_look_by_none() {
         let queue = FairQueue::new(1);
         let (held, end) = hold(&queue);
         until(|| queue.line.lock().free == 0).await;
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_begun_goes_on_before_its_subject_begins_more_and_subjects_take_turns_still() {
+    async fn begun_looks_precede_new_ones_of_their_subject_and_subjects_alternate() {
         let queue = FairQueue::new(1);
         let (held, end) = hold(&queue);
         until(|| queue.line.lock().free == 0).await;
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_one_subject_no_more_looks_in_pieces_are_begun_than_there_are_turns() {
+    async fn one_subject_begins_no_more_looks_in_pieces_than_there_are_turns() {
         let queue = FairQueue::new(1);
         let (held, end) = hold(&queue);
         until(|| queue.line.lock().free == 0).await;
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_all_subjects_so_many_looks_in_pieces_are_begun_and_who_came_first_begins_next() {
+    async fn looks_in_pieces_are_bounded_over_all_subjects_and_begun_in_order() {
         const LAST: usize = 2;
         let queue = FairQueue::new(1);
         let (held, end) = hold(&queue);
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_subject_with_too_many_looks_is_refused_and_another_one_and_what_is_begun_are_not() {
+    async fn a_subject_over_its_bound_is_refused_others_and_begun_looks_are_not() {
         let queue = FairQueue::new(1);
         let (held, end) = hold(&queue);
         until(|| queue.line.lock().free == 0).await;

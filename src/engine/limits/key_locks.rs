@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lock_passes_over_those_who_have_left_before_and_after_it_was_handed_to_them() {
+    async fn a_lock_skips_waiters_that_left_before_or_after_it_was_handed_to_them() {
         let locks = Arc::new(KeyLocks::new());
         let key = Digest([7; 16]);
         let mut context = Context::from_waker(Waker::noop());

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_given_up_after_ten_seconds_of_which_waiting_for_the_disk_is_no_part() {
+    async fn repeats_end_after_ten_seconds_not_counting_waits_for_the_disk() {
         let mut repeats = Repeats::default();
         assert!(repeats.rest().await.is_ok());
         advance(REPEATED_FOR - Duration::from_secs(1)).await;

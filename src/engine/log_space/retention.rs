@@ -179,7 +179,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_younger_than_an_age_is_kept_and_what_deliveries_need_for_an_age_of_its_own() {
+    fn records_are_kept_to_an_age_and_those_that_deliveries_need_to_another() {
         let now = at(10_000);
         for (needed_from, expected) in [
             (None, u64::MAX),

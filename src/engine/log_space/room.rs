@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn want_of_room_is_told_at_once_the_first_refusal_too_and_each_again_after_a_minute() {
+    fn lack_of_room_and_first_refusal_are_logged_at_once_then_each_minute() {
         let mut spell = Spell::default();
         let begun = Instant::now();
         let mut hear = |seconds, is_lacking, is_refused| {

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_a_receiver_is_counted_until_it_is_settled_dead_or_not() {
+    fn a_message_without_a_receiver_is_counted_until_settled_even_if_dead() {
         let dead = || MessageEvent::Dead {
             about: About::default(),
             failure: Failure {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_shows_when_it_is_really_tried_next_after_the_clock_was_set_back() {
+    fn a_message_shows_its_real_next_attempt_after_the_clock_was_set_back() {
         let outbox = Outbox::default();
         let receiver = NamedReceiver {
             topics: "a.*".parse().unwrap(),

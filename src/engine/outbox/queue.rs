@@ -274,7 +274,7 @@ mod tests {
     const NONE: [i64; 0] = [];
 
     #[test]
-    fn a_message_waits_until_the_one_before_it_about_its_resource_is_settled_or_dead() {
+    fn a_message_waits_until_the_previous_one_of_its_resource_is_done_or_dead() {
         for status in [
             MessageStatus::Taken,
             MessageStatus::Skipped,
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_retried_goes_before_what_came_after_it() {
+    fn a_retried_message_precedes_later_ones_of_its_resource() {
         let dead = message(1, "a", None);
         let mut queue = queue(&[
             &settled(&dead, MessageStatus::Dead),
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_during_an_attempt_is_not_sent_again_whatever_that_comes_to() {
+    fn a_message_skipped_during_an_attempt_is_not_sent_again_on_any_outcome() {
         for outcome in [Some(Ok(())), Some(Err(&failed())), None] {
             let first = message(1, "a", None);
             let mut queue = queue(&[&first, &message(2, "a", None)]);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_retried_during_its_pause_is_sent_at_once() {
+    fn a_message_retried_during_its_pause_is_sent_at_once() {
         let mut queue = queue(&[&message(1, "a", Some(60_000))]);
         assert_eq!(numbers(&mut queue, 0), NONE);
         queue.put(10, &message(1, "a", None), now(0));
@@ -336,14 +336,14 @@ mod tests {
     }
 
     #[test]
-    fn of_two_commits_the_later_one_counts_in_whatever_order_they_are_told() {
+    fn of_two_commits_the_later_counts_in_whatever_order_they_arrive() {
         let mut queue = queue(&[&message(1, "a", None)]);
         queue.put(8, &message(1, "a", Some(60_000)), now(0));
         assert_eq!(numbers(&mut queue, 0), [1]);
     }
 
     #[test]
-    fn a_message_that_waits_since_before_the_clock_was_set_back_is_tried_by_the_schedule() {
+    fn a_message_waiting_since_before_a_clock_set_back_follows_the_schedule() {
         let day = 86_400_000;
         let waits = message(1, "a", Some(day + 5_000));
         let set_back = |millis| Now {

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_settled_while_old_messages_are_found_what_is_left_is_counted() {
+    fn all_unsettled_messages_are_counted_whatever_settles_during_the_read() {
         let seed = crate::base::testing::seed();
         let mut random = SmallRng::seed_from_u64(seed);
         for _ in 0..100 {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_settled_before_it_is_found_is_neither_counted_nor_subtracted() {
+    fn a_message_settled_before_it_is_read_is_neither_counted_nor_subtracted() {
         let unclaimed = Unclaimed::default();
         // Before the list is read that it was in, or after that.
         unclaimed.settled(1);

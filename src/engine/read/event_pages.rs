@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_behind_delays_neither_those_at_the_end_nor_what_is_delivered() {
+    fn a_reader_that_is_behind_delays_neither_those_at_the_end_nor_deliveries() {
         let engine = engine();
         let work = async {
             for revision in 1..=3 {
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_who_begins_at_the_very_end_takes_nothing_from_those_who_follow_it() {
+    fn a_reader_that_starts_at_the_end_takes_no_events_from_those_following() {
         let engine = engine();
         let work = async {
             put_fact(&engine, 1).await;
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_what_is_shared_has_no_room_for_are_given_to_each_reader_all_the_same() {
+    fn events_with_no_room_among_the_shared_ones_still_reach_every_reader() {
         let engine = engine();
         let work = async {
             put_fact(&engine, 1).await;
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_follows_at_the_end_waits_for_no_more_than_there_is_room_for() {
+    fn a_reader_at_the_end_waits_for_no_more_than_the_shared_events_have_room() {
         let engine = engine();
         let work = async {
             put_fact(&engine, 1).await;
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_subject_with_too_many_that_wait_is_refused_and_what_is_begun_and_others_are_not() {
+    async fn a_subject_over_its_bound_is_refused_others_and_begun_reads_are_not() {
         let feed = Feed::new([0; 16]);
         let held = all_turns(&feed).await;
         let (mut asked, mut refused) = (Vec::new(), None);

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_sent_takes_the_right_of_now_and_without_a_shared_journal_nothing_is_asked() {
+    async fn sending_needs_a_current_writer_proof_and_none_if_no_journal_is_shared() {
         let alone = OwnWriterProof::default();
         assert!(alone.confirm_now().await);
         alone.lose();

@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_paused_may_fill_half_of_what_all_may_and_each_has_a_share_of_its_own() {
+    fn a_paused_subscription_fills_at_most_half_and_each_has_its_own_share() {
         let mut active = active();
         for position in 1..100 {
             active.offer(&event(position), now());
@@ -614,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_names_what_waited_another_one_what_was_not_read_and_neither_what_lies_between() {
+    fn gaps_cover_waiting_and_unread_events_separately_and_none_between() {
         let mut active = active();
         for position in [3, 4, 5] {
             active.offer(&event(position), now());
@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_recorded_goes_before_what_came_since() {
+    fn unrecorded_dead_deliveries_come_first_and_the_latest_failure_stays() {
         let mut active = active();
         let dead = |position| {
             CarriedEvent {
@@ -680,7 +680,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_died_and_is_retried_before_the_log_knows_begins_anew_and_is_not_dead() {
+    fn a_retry_before_a_death_is_recorded_restarts_the_delivery_as_not_dead() {
         let mut active = active();
         active.offer(&event(1), now());
         let stored = active.delivery(id(1), now());
@@ -742,7 +742,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_needed_from_what_waits_and_from_what_a_start_would_read_again() {
+    fn the_log_is_needed_from_the_first_waiting_or_unrecorded_event() {
         let mut active = active();
         (active.recorded, active.examined) = (id(7), id(30));
         assert_eq!(active.needed_from(), 8, "30 is not recorded yet");
@@ -752,7 +752,7 @@ mod tests {
         assert_eq!(active.needed_from(), 12);
     }
     #[test]
-    fn what_the_log_says_of_a_receiver_decides_what_is_known_of_it_at_a_start() {
+    fn the_log_determines_a_receivers_health_at_startup() {
         let waits = Delivery {
             id: id(3),
             event_type: "carebook.branch.created".into(),
@@ -787,7 +787,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_after_a_long_wait_shows_a_silent_receiver_and_one_at_once_does_not() {
+    fn only_a_failure_after_a_long_wait_marks_a_receiver_as_silent() {
         let failure = Failure {
             status: None,
             error: "it does not answer".into(),
@@ -811,7 +811,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_takes_after_a_long_wait_is_slow_until_it_takes_one_soon() {
+    fn a_receiver_that_took_long_is_slow_until_it_takes_one_quickly() {
         let mut active = active();
         for position in 1..=3 {
             active.offer(&event(position), now());
@@ -835,7 +835,7 @@ mod tests {
     }
 
     #[test]
-    fn the_receiver_at_another_address_is_another_one_and_a_new_secret_leaves_it_the_same() {
+    fn a_new_address_resets_receiver_health_and_a_new_secret_keeps_it() {
         let mut active = active();
         active.offer(&event(1), now());
         active.channel.set_health(ReceiverHealth::Silent);

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_receivers_are_silent_one_that_takes_what_comes_begins_at_once() {
+    fn an_accepting_receiver_begins_at_once_despite_many_silent_ones() {
         let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         let silent = taken(&mut turns, 0..5_000, 1, Silent);
         assert_eq!(silent.len(), most(Silent));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_receivers_take_slowly_those_that_take_soon_have_half_of_all() {
+    fn fast_receivers_have_half_of_all_slots_despite_many_slow_ones() {
         let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         let slow = taken(&mut turns, 0..5_000, 32, Slow);
         assert_eq!(slow.len(), most(Slow));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_are_fewer_slots_each_kind_has_its_part_of_them() {
+    fn with_fewer_slots_each_kind_of_receiver_keeps_its_share() {
         for most in [0, ATTEMPTS_MIN, 88, 1_000] {
             let mut turns = AttemptSlots::up_to(most);
             let all = turns.all;
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_are_silent_a_new_receiver_and_one_that_failed_once_begin_at_once() {
+    fn new_and_once_failed_receivers_begin_at_once_despite_many_silent_ones() {
         let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         let silent = taken(&mut turns, 0..5_000, 1, Silent);
         assert_eq!(silent.len(), most(Silent));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_are_new_or_silent_one_that_failed_once_begins_at_once_again() {
+    fn a_once_failed_receiver_begins_at_once_despite_many_new_or_silent_ones() {
         let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         // After a start nothing may be known of any receiver; none of these answers.
         let new = taken(&mut turns, 0..5_000, 4, Unknown);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_new_receivers_each_has_one_attempt_so_that_more_of_them_begin() {
+    fn many_new_receivers_get_one_attempt_each_so_that_more_can_begin() {
         let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         let few = reserve(Unknown) / 2 / 4;
         let alone = taken(&mut turns, 0..few, 4, Unknown);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_fail_and_are_new_those_that_are_silent_are_tried_too() {
+    fn silent_receivers_are_tried_despite_many_of_any_other_kind() {
         for health in [Taking, Slow, Failing, Unknown] {
             let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
             let others = taken(&mut turns, 0..5_000, 4, health);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn however_much_others_take_a_receiver_of_which_nothing_is_known_begins_at_once() {
+    fn a_receiver_of_unknown_health_begins_at_once_despite_many_accepting() {
         let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         // Eight subscriptions have all the slots that they want; each further one has its share.
         let well = taken(&mut turns, 0..5_000, 32, Taking);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_receivers_are_silent_one_that_takes_what_comes_has_as_much_as_ever() {
+    fn an_accepting_receiver_keeps_all_its_slots_despite_many_silent_ones() {
         let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         let silent = taken(&mut turns, 0..5_000, 1, Silent);
         let well = taken(&mut turns, 9_000..9_001, 32, Taking);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_before_who_has_just_ended() {
+    fn a_waiting_subscription_precedes_one_whose_attempt_has_just_ended() {
         let mut turns = AttemptSlots::up_to(ATTEMPTS_MAX);
         let mut silent = taken(&mut turns, 0..most(Silent), 1, Silent);
         assert!(turns.begin(id(9_000), 0, Silent).is_none());

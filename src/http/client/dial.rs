@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_certificate_is_said() {
+    fn the_fault_of_a_certificate_is_reported() {
         let (time, other) = (UnixTime::now(), UnixTime::since_unix_epoch(Duration::ZERO));
         for (error, said) in [
             (

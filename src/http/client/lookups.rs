@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_is_not_found_holds_one_thread_and_others_are_looked_up_beside_it() {
+    async fn a_hanging_lookup_holds_one_thread_while_other_names_are_resolved() {
         let lookups = Arc::new(Lookups::new(2));
         let silent = Held::new();
         // The callers give up, but the thread stays busy, so no other look-up of this host begins.

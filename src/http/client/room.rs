@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_out_is_lowered_in_proportion_and_some_of_each_remains() {
+    fn outgoing_limits_shrink_in_proportion_and_keep_some_of_each() {
         let all = OutgoingRoom::default();
         assert_eq!(all.descriptors(), 1_024 + 1_024 + 256 + 2 * 128);
         assert_eq!(all.within(usize::MAX), all);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn receivers_of_messages_take_what_they_may_have_in_flight_and_none_take_nothing() {
+    fn receivers_reserve_their_in_flight_maximum_and_no_receivers_nothing() {
         assert_eq!(OutgoingRoom::of_receivers(0, 32).descriptors(), 0);
         assert_eq!(OutgoingRoom::of_receivers(0, 32).within(0).descriptors(), 0);
         let two = OutgoingRoom::of_receivers(2, 32);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_of_somebody_else_has_24_to_64_bytes_of_base64_after_its_prefix() {
+    fn an_imported_secret_has_24_to_64_bytes_of_base64_after_its_prefix() {
         // The example of the specification's reference implementations.
         let secret = Secret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let signature = secret.sign(

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_sends_more_control_frames_than_it_has_reason_to_is_told_from_others() {
+    fn excessive_control_frames_are_a_flood_and_justified_ones_are_not() {
         let preface = vec![0; PREFACE_BYTES];
         let ping = frame(PING, 0, 0, 8);
         // A burst up to the limit, then one frame each time the credit for one has come back.
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_or_pings_alone_is_waited_for_as_long_as_who_is_idle() {
+    fn a_client_that_is_silent_or_only_pings_gets_the_idle_timeout() {
         let mut timed = Timed::new();
         timed.pass(10);
         timed.received(&[b'P'; PREFACE_BYTES]);
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_has_its_time_from_the_first_byte_of_its_frame_and_what_is_no_head_has_more() {
+    fn a_head_is_timed_from_its_frames_first_byte_and_other_frames_longer() {
         let mut timed = Timed::new();
         timed.received(&[b'P'; PREFACE_BYTES]);
         let whole = frame(HEADERS, END_HEADERS, 1, 9);

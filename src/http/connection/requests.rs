@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_response_keeps_its_charge_until_its_last_byte_is_taken_and_a_stream_keeps_none() {
+    async fn a_response_is_charged_until_its_last_byte_is_taken_but_a_stream_is_not() {
         let room = RequestRoom::default().of_connection(IpAddr::from([127, 0, 0, 1]));
         let charge = || match room.begin(12 << 10) {
             Begun::Admitted(charge) => charge,

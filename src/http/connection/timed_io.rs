@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_head_and_a_short_body_are_written_as_one_and_a_long_body_is_not_copied() {
+    async fn a_head_and_short_body_are_written_together_and_a_long_body_uncopied() {
         let noted = |takes| Noted {
             takes,
             ..Noted::default()
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_on_its_way_is_not_ended_and_the_next_head_has_all_the_time_again() {
+    async fn a_request_under_way_is_not_timed_out_and_the_next_head_has_full_time() {
         let (near, mut far) = tokio::io::duplex(16);
         let head = HeadLimit::new(LIMIT, LIMIT);
         let mut timed =
@@ -662,7 +662,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn hyper_closes_what_is_silent_or_half_said_and_waits_for_an_answer_that_takes_longer() {
+    async fn hyper_closes_silent_or_half_sent_requests_and_awaits_slow_responses() {
         let all = tokio::time::timeout(Duration::from_secs(30), closing());
         all.await.expect("each of them is closed");
     }
@@ -747,8 +747,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn over_http_2_who_is_silent_or_pings_is_closed_and_who_begins_a_head_or_takes_nothing_sooner()
-     {
+    async fn http2_closes_silent_or_pinging_clients_and_stalled_ones_sooner() {
         let settings = frame(4, 0, 0, &[]);
         assert!(lives(&[]).await >= LIMIT * 3);
         assert!(lives(&settings).await >= LIMIT * 3);
@@ -805,7 +804,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_are_gathered_while_the_next_request_is_there_up_to_a_bound_and_in_order() {
+    async fn pipelined_responses_are_gathered_in_order_up_to_a_bound() {
         let (near, mut far) = tokio::io::duplex(1 << 20);
         let hour = Duration::from_secs(3_600);
         let limit = HeadLimit::new(hour, hour);
@@ -844,7 +843,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_goes_on_sending_while_its_connection_is_closed_is_heard_for_a_mebibyte_at_most() {
+    async fn a_closing_connection_reads_at_most_a_mebibyte_from_a_sending_client() {
         const HELD: usize = 4_096;
         let (near, mut far) = tokio::io::duplex(HELD);
         let mut timed = patient(near);
@@ -866,7 +865,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_in_the_middle_of_a_request_is_heard_out_when_its_connection_is_closed() {
+    async fn a_closing_connection_reads_an_unfinished_request_to_its_end() {
         let closes_at_once = async |timed: &mut TimedIo<_>| {
             let closed = tokio::time::timeout(Duration::ZERO, timed.shutdown()).await;
             closed.map(|closed| closed.unwrap()).is_ok()

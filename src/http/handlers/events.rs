@@ -474,7 +474,7 @@ mod tests {
     use crate::journal::events::Event;
 
     #[tokio::test(start_paused = true)]
-    async fn streams_that_nobody_reads_hold_no_more_of_a_connection_than_its_answers() {
+    async fn unread_streams_hold_no_more_of_a_connection_than_its_responses() {
         let held = ResponseBudget::default();
         let (mut streams, mut bytes) = (Vec::new(), 0);
         let begun = Instant::now();
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_charged_until_its_body_is_gone_though_its_follower_has_ended() {
+    fn a_stream_is_charged_until_its_body_is_gone_even_if_its_follower_ended() {
         let engine = Arc::new(crate::engine::sample::engine());
         let key = SigningKey::generate(SigningAlgorithm::EdDsa).unwrap();
         let verifier = TokenVerifier::new(key.jwks().as_bytes(), "iss", "aud").unwrap();
@@ -605,7 +605,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stream_ends_within_a_minute_without_a_token_that_holds_however_slow_its_reader_is() {
+    async fn without_a_valid_token_a_stream_ends_in_a_minute_even_if_read_slowly() {
         let engine = Arc::new(crate::engine::sample::engine());
         let begun = Instant::now();
         let event = Arc::new(Event {
@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn who_would_wait_with_too_many_others_is_told_to_ask_again() {
+    fn a_reader_beyond_the_full_queue_is_told_to_retry() {
         let engine = crate::engine::sample::engine();
         let refused = no_page(NoPage::QueueFull, &engine);
         assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_large_answer_to_a_batch_counts_until_it_is_sent_and_its_sender_waits() {
+    fn a_large_batch_response_is_charged_until_sent_and_its_sender_waits() {
         let engine = Arc::new(engine());
         let (outgoing, _all) = taken();
         let bodies = bodies_budget();

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_is_not_remembered() {
+    fn rejected_connections_leave_no_entry() {
         let connections = Connections::new(1, 1, Arc::default());
         let held = connections
             .count(Entrance::Public, address("10.0.0.1"))

@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_floods_has_so_much_verified_whatever_its_connections_and_its_key() {
+    async fn a_flooding_address_has_bounded_verification_on_any_connections_or_key() {
         let most = OF_NETWORK.at_once + 10.0 * OF_NETWORK.per_second;
         for (connections, units) in [(2, 1.0), (200, 1.0), (200, 4.0)] {
             let forgeries = Forgeries::new();
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_addresses_together_have_so_much_verified_and_one_that_sent_none_never_waits() {
+    async fn verification_for_many_addresses_is_bounded_and_a_clean_one_never_waits() {
         let forgeries = Forgeries::new();
         let cost = flood(&forgeries, 50, 4, 1.0);
         let most = OF_ALL.at_once + 10.0 * OF_ALL.per_second;
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_is_counted_and_good_tokens_make_nobody_wait() {
+    async fn waiting_requests_are_counted_and_good_tokens_delay_nobody() {
         let forgeries = Forgeries::new();
         let peer = forgeries.peer(v4(1));
         peer.turn(1).await.unwrap().was_bad(false);
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_behind_others_of_its_connection_waits_no_longer_than_who_waits_alone() {
+    async fn a_token_queued_behind_its_connection_waits_no_longer_than_one_alone() {
         let forgeries = Forgeries::new();
         let peer = forgeries.peer(v4(1));
         let first = peer.turn(1).await.unwrap();
@@ -572,8 +572,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn so_many_wait_behind_others_of_a_connection_and_of_all_and_the_next_one_is_told_at_once()
-     {
+    async fn token_queues_are_bounded_per_connection_and_overall_and_refuse_at_once() {
         let forgeries = Forgeries::new();
         let connections = BEHIND_MAX / BEHIND_OF_CONNECTION_MAX;
         let peers: Vec<_> = (0..=connections).map(|_| forgeries.peer(v4(1))).collect();

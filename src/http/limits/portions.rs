@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_takes_no_answer_gets_no_further_one_until_it_does() {
+    async fn a_client_that_reads_nothing_gets_no_further_response() {
         let budget = ResponseBudget::default();
         let body = || Full::new(Bytes::from(vec![0; 100 << 10]));
         let mut answers = Vec::new();

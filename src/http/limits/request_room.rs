@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_an_address_take_a_quarter_whatever_its_connections_and_another_one_is_served() {
+    fn an_address_gets_a_quarter_on_any_connections_and_another_is_served() {
         let room = RequestRoom::default();
         let all = &room.0.requests;
         let connections = [(); 2].map(|()| room.of_connection(address(1)));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_that_nobody_takes_have_a_bound_too_and_beyond_it_streams_are_reset() {
+    fn unread_refusals_are_bounded_and_beyond_the_bound_streams_are_reset() {
         let counts = Arc::<ConnectionCounts>::default();
         let room = RequestRoom::new(Arc::clone(&counts));
         let of = room.of_connection(address(1));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn while_half_of_all_is_used_an_address_has_a_little_and_the_rest_is_left_to_others() {
+    fn while_half_is_used_an_address_gets_little_and_others_get_the_rest() {
         let room = RequestRoom::default();
         let mut held = Vec::new();
         for number in 1..=4 {
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_of_events_that_stay_open_take_nothing_from_requests_and_have_a_bound() {
+    fn open_event_streams_take_nothing_from_requests_and_are_bounded() {
         let room = RequestRoom::default();
         let of = room.of_connection(address(1));
         let mut streams: Vec<_> = std::iter::from_fn(|| of.stream()).collect();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_known_as_long_as_it_has_a_connection_or_something_charged() {
+    fn an_address_is_known_while_it_has_a_connection_or_a_charge() {
         let room = RequestRoom::default();
         let known = || room.0.addresses.lock().len();
         let one = room.of_connection("2001:db8::1".parse().unwrap());

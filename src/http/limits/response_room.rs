@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_on_their_way_have_a_bound_together_and_one_beyond_it_is_not_even_made() {
+    fn unsent_bodies_are_bounded_together_and_one_beyond_is_not_even_made() {
         let outgoing = ResponseRoom::of(100 << 10);
         let mut first = body(&outgoing, "me", 60 << 10).unwrap();
         let refused = outgoing.to("you").body(60 << 10, || panic!("it is made"));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_is_told_without_room_and_counts_and_what_does_nothing_is_not() {
+    fn an_owed_response_is_sent_without_room_and_charged_and_no_other_is() {
         let (outgoing, all) = taken();
         let answer = |bytes: usize, is_owed| {
             let body = Bytes::from(vec![7; bytes]);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_none_of_what_it_asked_for_leaves_half_of_all_to_others() {
+    fn a_subject_that_reads_nothing_leaves_half_of_all_room_to_others() {
         let outgoing = ResponseRoom::default();
         let mut taken = Vec::new();
         while let Some(body) = body(&outgoing, "hostile", 1 << 20) {

@@ -79,7 +79,7 @@ fn a_list_that_is_refused_with_not_unique_has_unique_items() {
 }
 
 #[test]
-fn what_is_referred_to_is_there_and_what_is_there_is_referred_to() {
+fn every_reference_resolves_and_every_component_is_referenced() {
     let document = document();
     let mut found = Vec::new();
     each_object(&document, &mut |object| {
@@ -98,7 +98,7 @@ fn what_is_referred_to_is_there_and_what_is_there_is_referred_to() {
 }
 
 #[tokio::test]
-async fn what_is_made_at_the_first_request_is_made_once_and_holds_up_no_lane() {
+async fn a_lazily_made_value_is_made_once_and_blocks_no_lane() {
     static CELL: OnceCell<usize> = OnceCell::const_new();
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
@@ -237,7 +237,7 @@ fn nothing_is_described_by_words_that_stand_in_the_sentence_before() {
 }
 
 #[test]
-fn a_problem_has_a_schema_with_a_name_and_one_of_many_operations_an_answer_with_a_name() {
+fn problems_have_named_schemas_and_shared_ones_named_responses() {
     let document = document();
     let (mut names, mut shared) = (BTreeSet::new(), 0);
     let mut inline = BTreeSet::new();
@@ -273,7 +273,7 @@ fn a_problem_has_a_schema_with_a_name_and_one_of_many_operations_an_answer_with_
 }
 
 #[test]
-fn a_fact_of_a_batch_has_the_schema_of_its_kind_and_what_is_none_has_one_too() {
+fn a_fact_in_a_batch_has_the_schema_of_its_kind_and_an_unfit_one_its_own() {
     let document = document();
     let batch = &document["components"]["schemas"]["ReferenceFacts"];
     let items = &batch["properties"]["facts"]["items"]["anyOf"];
@@ -330,7 +330,7 @@ fn a_one_of_says_by_which_member_it_is_known_which_one() {
 }
 
 #[test]
-fn what_has_a_format_is_not_blank_so_that_no_schema_needs_two_patterns() {
+fn patterns_reject_blank_strings_so_that_no_schema_needs_two() {
     let document = document();
     let mut tried = 0;
     each(&document, &mut |schema| {
@@ -351,7 +351,7 @@ fn what_has_a_format_is_not_blank_so_that_no_schema_needs_two_patterns() {
 }
 
 #[test]
-fn words_of_which_there_are_few_are_told_where_they_are_asked_for_and_where_they_are_answered() {
+fn enumerations_are_in_request_and_response_schemas() {
     let document = document();
     let schemas = &document["components"]["schemas"];
     for (schema, member, words) in [
@@ -390,7 +390,7 @@ fn words_of_which_there_are_few_are_told_where_they_are_asked_for_and_where_they
 }
 
 #[test]
-fn who_needs_a_token_is_told_of_the_401_and_nobody_else() {
+fn exactly_the_operations_that_need_a_token_document_a_401() {
     for (path, method, operation) in operations(&document()) {
         let needs_one = operation["security"] != json!([]);
         assert!(operation["security"].is_array(), "{method} {path}");
@@ -485,7 +485,7 @@ fn a_dry_run_can_be_asked_of_the_operations_of_the_service_alone() {
 }
 
 #[test]
-fn every_answer_has_its_request_s_identifier_and_lists_what_the_service_gives_to_any() {
+fn every_response_lists_x_request_id_and_the_headers_common_to_all() {
     let document = document();
     for (path, method, operation) in operations(&document) {
         for (status, answer) in operation["responses"].as_object().unwrap() {

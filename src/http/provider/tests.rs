@@ -483,7 +483,7 @@ fn false_keys() -> Vec<(Reply, &'static str)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_lies_or_is_silent_is_asked_for_30_seconds_and_then_why_is_said() {
+async fn a_faulty_provider_is_asked_for_30_seconds_and_then_its_fault_reported() {
     let documents = false_documents().into_iter().chain(false_answers());
     let keys = false_keys().into_iter().chain(false_answers());
     let of_documents = documents.map(|(reply, words)| (DISCOVERY, reply, words));
@@ -533,7 +533,7 @@ async fn a_start_takes_the_first_keys_that_are_good_whatever_came_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_provider_can_mend_is_not_waited_for() {
+async fn a_fault_that_no_provider_can_mend_is_not_waited_for() {
     let (idp, key) = (Idp::new(), key());
     idp.publishes(jwks(&[&key]));
     let began = Instant::now();
@@ -583,8 +583,7 @@ async fn keys_are_read_again_as_the_answer_says_between_one_and_ten_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_is_down_or_lies_leaves_the_last_keys_for_their_age_and_is_asked_each_minute()
- {
+async fn a_failing_provider_is_asked_each_minute_and_keys_last_for_their_age() {
     for lies in [false, true] {
         let (idp, key) = (Idp::new(), key());
         idp.publishes(jwks(&[&key]));
@@ -675,7 +674,7 @@ async fn an_unknown_key_has_the_keys_read_at_once_and_right_after_the_start_too(
 
 /// Whatever tokens are sent, by however many clients: each half minute has one requested reading.
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_unknown_keys_has_the_keys_read_once_in_30_seconds_and_waits_for_nothing() {
+async fn a_flood_of_unknown_keys_reads_keys_once_in_30_seconds_without_waits() {
     let (idp, key) = (Idp::new(), key());
     idp.publishes(jwks(&[&key]));
     let kept = Arc::new(idp.kept().await);
@@ -706,7 +705,7 @@ async fn a_flood_of_unknown_keys_has_the_keys_read_once_in_30_seconds_and_waits_
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_provider_that_hangs_waits_five_seconds_and_known_keys_do_not_wait() {
+async fn a_hanging_provider_is_awaited_five_seconds_and_known_keys_do_not_wait() {
     let (idp, key) = (Idp::new(), key());
     idp.publishes(jwks(&[&key]));
     let kept = Arc::new(idp.kept().await);
@@ -775,7 +774,7 @@ async fn a_reading_that_had_begun_before_does_not_count_for_an_unknown_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_told_to_read_again_does_so_at_once_and_once_more_when_told_meanwhile() {
+async fn a_requested_reading_starts_at_once_and_again_if_requested_meanwhile() {
     let (idp, key) = (Idp::new(), key());
     idp.publishes(jwks(&[&key]));
     let kept = idp.kept().await;
@@ -799,7 +798,7 @@ async fn who_is_told_to_read_again_does_so_at_once_and_once_more_when_told_meanw
 /// A provider publishes a key before it signs with it, and withdraws a key when it no longer signs with it. No good
 /// token is refused, and no withdrawn key is accepted once the keys were read again.
 #[tokio::test(start_paused = true)]
-async fn keys_that_are_replaced_under_load_refuse_no_good_token_and_accept_no_withdrawn_one() {
+async fn key_rotation_under_load_refuses_no_good_and_accepts_no_withdrawn_key() {
     let seed = crate::base::testing::seed();
     let mut random = StdRng::seed_from_u64(seed);
     let idp = Idp::new();

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_a_large_body_already_needs_no_room_for_it() {
+    fn a_large_body_that_the_client_already_has_needs_no_room() {
         let found = |bytes| Representation {
             tag: "7".into(),
             body: vec![b'7'; bytes],

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_of_the_past_is_read_strictly_and_the_rest_is_not_looked_at() {
+    fn parameters_of_the_past_are_read_strictly_and_others_are_ignored() {
         let asked = |query: &str| asked_of_read(Some(query));
         fn faults(query: &str) -> Vec<(String, &'static str)> {
             let faults = asked_of_read(Some(query)).unwrap_err().faults.into_iter();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_is_told_again_once_something_on_its_way_out_is_sent() {
+    fn a_refused_past_read_succeeds_once_an_unsent_response_is_sent() {
         let large = "7".repeat(17 << 10);
         let asked = HistoryQuery::read(&"/things/1/history".parse().unwrap(), "me").unwrap();
         let page = || HistoryPage {

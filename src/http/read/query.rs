@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_query_of_unknown_names_the_first_thousand_are_told_and_each_of_them_once() {
+    fn of_unknown_query_names_the_first_thousand_are_reported_once_each() {
         let names: Vec<_> = (0..4_000).map(|number| format!("n{number}")).collect();
         let told = faults(&names.join("&"));
         let expected = names.iter().map(|name| format!("query.{name}"));

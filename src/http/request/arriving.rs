@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_announced_and_does_not_come_costs_nothing_and_is_given_up() {
+    async fn an_announced_body_that_does_not_come_costs_nothing_and_is_given_up() {
         let budget = bodies_budget();
         let silent = (0..1_000).map(|_| {
             let body = Slow::of([None, None, None], false);
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_goes_on_coming_is_read_and_one_that_is_silent_or_has_no_end_is_given_up() {
+    async fn a_steady_body_is_read_and_a_silent_or_endless_one_is_given_up() {
         // Reads a body that comes byte by byte, `seconds` apart.
         let read = async |seconds: u64, bytes: usize| {
             let pause = Duration::from_secs(seconds);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_is_not_there_when_the_service_stops_is_told_so_and_one_that_is_is_read() {
+    async fn at_a_stop_a_missing_body_is_refused_and_an_arriving_one_is_read() {
         let read = async |body: Slow| {
             let (budget, headers) = (bodies_budget(), HeaderMap::new());
             let stop = || tokio::time::sleep(Duration::from_secs(3));
@@ -409,8 +409,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_in_chunks_of_one_byte_holds_what_it_is_charged_and_no_buffer_of_its_connection()
-    {
+    async fn a_body_in_one_byte_chunks_holds_its_charge_and_no_connection_buffer() {
         /// A buffer that counts how many of its kind are alive.
         struct Counted {
             bytes: [u8; 1],
@@ -449,7 +448,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_sends_slowly_holds_no_more_than_is_left_for_others() {
+    async fn slow_clients_hold_no_more_than_leaves_room_for_others() {
         let budget = bodies_budget();
         let chunk = Bytes::from(vec![b'x'; 64 << 10]);
         // Each client sends all of its body but the end, piece by piece.
@@ -491,7 +490,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_kept_for_bodies_that_are_there_at_once_small_slow_ones_may_use_half_of() {
+    async fn small_slow_bodies_may_use_half_of_the_reserve() {
         let budget = bodies_budget();
         let kept = kept_for_at_once(&budget);
         let _others = Admission::admit(&budget, BODIES_BYTES_MAX - kept).unwrap();
@@ -512,7 +511,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn while_memory_is_short_a_body_that_holds_much_and_brings_little_is_given_up() {
+    async fn while_memory_is_short_a_body_holding_much_and_sending_little_ends() {
         const TICKS: usize = 25;
         let ticks = u32::try_from(TICKS).unwrap();
         let pace = Pace {
@@ -547,7 +546,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_at_the_first_or_second_look_is_had_at_once() {
+    async fn a_future_ready_at_the_first_or_second_poll_is_had_at_once() {
         assert_eq!(at_once(async { 1 }).await, Some(1));
         let second = async {
             tokio::task::yield_now().await;

@@ -173,8 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absolute_target_agrees_with_the_same_host_in_any_case_and_the_port_that_goes_without_saying()
-     {
+    fn an_absolute_target_matches_its_host_in_any_case_with_the_default_port() {
         let agrees = |target: &str, host: &str| {
             let (scheme, target) = Authority::of_absolute(target.as_bytes()).unwrap();
             target.agrees(&Authority::parse(host.as_bytes()).unwrap(), scheme)

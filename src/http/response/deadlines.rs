@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_takes_a_large_answer_byte_by_byte_is_given_up_when_its_time_is_over() {
+    async fn a_client_reading_byte_by_byte_is_cut_off_at_the_deadline() {
         let deadlines = Deadlines::new(PATIENCE);
         let begun = Instant::now();
         let (mut far, ended) = served_http1(&deadlines);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_takes_large_answers_in_their_time_gets_one_after_another() {
+    async fn a_client_reading_in_time_gets_large_responses_one_after_another() {
         let deadlines = Deadlines::new(PATIENCE);
         let (mut far, ended) = served_http1(&deadlines);
         for _ in 0..3 {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_opens_its_window_byte_by_byte_is_given_up_when_its_time_is_over() {
+    async fn a_client_opening_its_window_byte_by_byte_is_cut_off_at_the_deadline() {
         let deadlines = Deadlines::new(PATIENCE);
         let begun = Instant::now();
         let (near, far) = tokio::io::duplex(65_536);

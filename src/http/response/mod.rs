@@ -433,7 +433,7 @@ mod tests {
 
     /// Faults below such a name would contain the name in their paths.
     #[test]
-    fn where_faults_are_told_to_the_log_no_known_field_has_names_that_callers_make_up() {
+    fn where_faults_are_logged_no_known_field_has_names_chosen_by_callers() {
         let told = OPERATIONS
             .iter()
             .filter(|row| row.problem == ProblemShape::Profile);

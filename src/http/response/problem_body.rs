@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_conflict_are_cut_after_the_faults_and_a_small_problem_is_as_it_is() {
+    fn conflicting_paths_are_cut_after_faults_and_small_problems_unchanged() {
         let (full, _all) = taken();
         let mut rejection = Rejection::new(Class::Conflict, "conflict", "It conflicts.");
         rejection.conflicting = (0..2_000)

@@ -215,7 +215,7 @@ fn a_date_may_have_a_fraction() {
 // ---- The form ----
 
 #[test]
-fn what_is_no_jws_in_compact_form_is_refused() {
+fn a_token_that_is_no_compact_jws_is_refused() {
     let (signer, verifier) = one_key();
     let token = signer.token("k1", &claims());
     let parts: Vec<&str> = token.split('.').collect();
@@ -762,7 +762,7 @@ fn refusals_are_not_remembered() {
 }
 
 #[test]
-fn what_is_remembered_is_bounded() {
+fn the_cache_of_verified_tokens_is_bounded() {
     let signer = Signer::ed25519();
     let keys = jwks(&[signer.jwk("k1")]);
     let bytes_max = 64 * 1024;
@@ -1044,7 +1044,7 @@ fn keys_for_other_purposes_are_passed_over_with_a_reason() {
 }
 
 #[test]
-fn what_is_no_key_set_is_refused_without_being_quoted() {
+fn an_invalid_key_set_is_refused_without_being_quoted() {
     let key = Signer::p256();
     let many: Vec<_> = (0..33)
         .map(|number| key.jwk(&format!("k{number}")))
@@ -1094,7 +1094,7 @@ fn issuer_and_audience_must_be_configured() {
 }
 
 #[test]
-fn who_takes_no_good_signature_or_any_other_is_found_out_by_the_published_ones() {
+fn published_vectors_expose_a_verifier_that_refuses_or_accepts_all() {
     let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
     for vector in VECTORS {
         assert!(vector.holds());
@@ -1143,7 +1143,7 @@ fn a_key_set_of_exactly_the_most_bytes_is_taken_and_one_byte_more_is_not() {
 }
 
 #[test]
-fn a_set_that_is_empty_when_it_is_read_again_means_nobody_and_another_means_somebody_again() {
+fn an_empty_reloaded_key_set_accepts_nobody_until_another_is_read() {
     let (signer, verifier) = one_key();
     let token = signer.token("k1", &claims());
     assert!(verifier.verify(&token, NOW_MS).is_ok());
@@ -1162,7 +1162,7 @@ fn a_set_that_is_empty_when_it_is_read_again_means_nobody_and_another_means_some
 }
 
 #[test]
-fn a_set_of_keys_of_which_none_is_usable_is_unfit_and_leaves_the_last_one_in_use() {
+fn a_key_set_without_a_usable_key_is_refused_and_the_last_one_stays() {
     let (signer, verifier) = one_key();
     let token = signer.token("k1", &claims());
     for unusable in [
@@ -1199,7 +1199,7 @@ fn a_set_that_cannot_be_read_again_is_good_for_so_long_and_then_nobody_is() {
 }
 
 #[test]
-fn what_verifying_would_cost_is_known_before_and_what_was_good_is_told_from_what_never_was() {
+fn verification_cost_is_known_ahead_and_formerly_good_tokens_recognised() {
     let (signer, verifier) = one_key();
     let token = signer.token("k1", &claims());
     let unknown = verifier.recall(&token, NOW_MS);
@@ -1270,7 +1270,7 @@ fn without_a_bearer_token_nothing_was_sent() {
 }
 
 #[test]
-fn what_is_not_exactly_one_token_is_malformed() {
+fn a_header_without_exactly_one_token_is_malformed() {
     for value in [
         &b"Bearer a b"[..],
         b"Bearer a,b",

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_callers_have_of_a_second_comes_again_and_is_not_saved_up() {
+    fn the_callers_allowance_refills_over_a_second_and_does_not_accumulate() {
         let begun = Instant::now();
         let mut allowance = Allowance {
             left: CALLERS_PER_SECOND,

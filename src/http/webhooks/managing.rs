@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_large_answer_about_a_subscription_counts_until_it_is_sent_and_its_manager_waits() {
+    fn a_large_subscription_response_counts_until_sent_and_its_manager_waits() {
         let engine = Arc::new(engine());
         let key = SigningKey::generate(SigningAlgorithm::EdDsa).unwrap();
         let verifier = TokenVerifier::new(key.jwks().as_bytes(), "iss", "aud").unwrap();

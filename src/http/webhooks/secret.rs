@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_subscription_and_number_has_a_secret_of_its_own_and_always_the_same() {
+    fn each_subscription_and_number_has_its_own_stable_secret() {
         let key = MasterKey::new(&[7; 32]);
         let secret = |id: u128, number| key.secret(Uuid::from_u128(id), number).text();
         assert_eq!(secret(1, 1), secret(1, 1));

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_that_are_looked_at_downwards_have_each_later_record_read_once_and_no_other() {
+    fn descending_positions_read_each_later_record_once_and_no_other() {
         let mut adjustments = Adjustments::default();
         for number in 0..200 {
             adjustments.put(&format!("{number:03}"), "booking-1", 1);

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn noted_keys_are_found_once_they_are_indexed_and_a_key_that_was_noted_twice_is_told() {
+    fn noted_keys_are_found_after_indexing_and_a_duplicate_is_reported() {
         let numbered = |number: u64| Digest::of(1, &[number.to_string()]);
         let mut map = CompactMap::default();
         (1..=1_000).for_each(|number| map.note(numbered(number), number));

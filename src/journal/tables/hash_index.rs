@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_is_made_at_one_go_of_different_keys_and_of_none_that_is_there_twice() {
+    fn an_index_is_built_in_one_go_from_distinct_keys_not_from_duplicates() {
         for count in [0, 1, 31, 33, 128, 5_000] {
             let keys: Vec<_> = (0..count).map(numbered).collect();
             let of = |keys: &[Digest]| {
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_it_is_found_however_far_it_has_grown() {
+    fn entries_are_found_however_far_the_index_has_grown() {
         let mut index = HashIndex::default();
         let key_of = numbered;
         for number in 0..20_000 {

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn by_whatever_it_goes_a_way_finds_what_has_all_filters_and_one_of_the_scope_in_order() {
+    fn any_access_path_finds_items_matching_filters_and_scope_in_order() {
         let seed = crate::base::testing::seed();
         let mut random = SmallRng::seed_from_u64(seed);
         let items: Vec<BTreeSet<u64>> = (0..700)
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn which_values_lead_past_the_fewest_is_found_out_once_for_all_looks_of_a_page() {
+    fn the_most_selective_values_are_chosen_once_for_all_looks_of_a_page() {
         let items: Vec<BTreeSet<u64>> = (0..100)
             .map(|number| BTreeSet::from([2 * (number % 10), 101]))
             .collect();

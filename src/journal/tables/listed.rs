@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_changed_since_it_was_found_is_listed_anew_where_it_was_and_nothing_else_is() {
+    fn only_items_changed_since_the_scan_are_listed_anew_in_their_place() {
         let tables = Tables::default();
         let statements = catalogue::resource(100).unwrap();
         let key = |number: u8| Digest([number; 16]);
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_listed_as_they_were_born_and_what_has_no_birth_by_its_last_commit() {
+    fn items_are_listed_by_birth_and_those_without_one_by_their_last_commit() {
         let tables = Tables::default();
         let statements = catalogue::resource(100).unwrap();
         let key = |number: u8| Digest([number; 16]);

@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_is_shown_again_while_its_booking_changes_is_found_by_the_new_branch() {
+    fn an_item_rebound_to_a_booking_while_it_changes_is_in_its_new_branch() {
         let tables = Tables::default();
         let mut position = 0;
         let mut publish = |change| {

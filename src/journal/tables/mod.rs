@@ -531,7 +531,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_one_that_ranks_highest_is_the_last_and_a_change_of_rank_touches_the_list() {
+    fn the_highest_rank_is_the_last_and_a_rank_change_touches_the_list() {
         let tables = Tables::default();
         let list = IndexKey(Digest([7; 16]));
         let rank = |millis| Rank::new(Timestamp::from_millis(millis), "");
@@ -600,7 +600,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_swept_while_keys_are_taken() {
+    fn forgotten_keys_are_swept_while_new_keys_are_taken() {
         let tables = Tables::default();
         let mut number = 0;
         let mut take = |count: u64, position| {
@@ -648,7 +648,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_list_is_touched_by_whatever_joins_leaves_or_changes_in_it_and_by_nothing_else() {
+    fn a_list_is_touched_only_by_joins_leaves_and_changes_of_its_members() {
         let tables = Tables::default();
         let (list, other) = (IndexKey(Digest([7; 16])), IndexKey(Digest([8; 16])));
         assert_eq!(
@@ -677,7 +677,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_list_that_is_swept_while_a_commit_is_published_is_touched_by_that_commit_all_the_same() {
+    fn a_commit_touches_its_lists_even_if_they_are_swept_during_publication() {
         let tables = Tables::default();
         // All in one shard.
         let lists = [1, 2, 3].map(|number| IndexKey(of_one_shard(number)));

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_version_of_a_state_is_looked_at_once_and_what_it_has_not_is_not_remembered() {
+    fn a_state_version_is_checked_for_a_name_once_and_misses_are_not_cached() {
         let (cache, other) = (NameCache::default(), NameCache::default());
         let name = |last| IndexKey(Digest([1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, last]));
         let key = |byte| Digest([byte; 16]);

@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn of_names_that_are_alike_by_half_the_first_is_found_by_it() {
+    fn of_names_with_the_same_half_key_the_first_is_found() {
         let (mut index, later) = (SecondaryIndex::default(), HalfKeyCollisions::default());
         let names = [1, 2, 3].map(|number| {
             let mut name = Digest([7; 16]);
@@ -451,7 +451,7 @@ mod tests {
     type Model = BTreeMap<Digest, (u64, BTreeSet<Digest>)>;
 
     #[test]
-    fn whoever_has_read_a_list_is_told_that_it_was_touched_whatever_is_removed_meanwhile() {
+    fn a_reader_sees_that_a_list_was_touched_whatever_is_removed_meanwhile() {
         let seed = crate::base::testing::seed();
         let mut random = SmallRng::seed_from_u64(seed);
         let (mut index, later) = (SecondaryIndex::default(), HalfKeyCollisions::default());
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pushed_in_no_order_is_put_in_order() {
+    fn keys_pushed_in_any_order_are_sorted() {
         for count in [0, 1, 60, 65, 200] {
             let mut list = List::default();
             for key in (0..count).rev().chain(0..count / 2) {

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_found_by_its_name_is_not_decoded_again_unless_a_commit_has_changed_it() {
+    fn a_resource_found_by_name_is_decoded_once_until_a_commit_changes_it() {
         let tables = Tables::default();
         let born = put(None, Revision::FIRST);
         let (name, key, state) = (born.unique_taken[0], born.key, born.state.clone());

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn noted_states_are_found_once_they_are_indexed_and_one_that_is_noted_twice_is_told() {
+    fn noted_states_are_found_after_indexing_and_a_duplicate_is_reported() {
         // Three keys have the same half.
         fn key(number: u16) -> Digest {
             let mut key = Digest::of(1, &[number.max(3).to_string()]);

@@ -196,8 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_entered_at_one_go_are_found_and_left_and_none_is_entered_where_one_is_twice()
-    {
+    fn names_entered_together_are_found_and_left_and_a_duplicate_enters_none() {
         let holder = |number: u32| Digest::of(2, &[number.to_string()]);
         let all: Vec<_> = (0..250)
             .map(|number| (name(number), holder(number)))

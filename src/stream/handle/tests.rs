@@ -17,7 +17,7 @@ fn may_answer(link: &Arc<JournalHandle>) -> bool {
 }
 
 #[test]
-fn what_barriers_leave_is_refused_to_reads_at_once_and_enough_for_a_fence() {
+fn barriers_leave_room_for_a_fence_and_reads_are_then_refused_at_once() {
     let fake = Fake::with_room(MIB);
     let first = fake.writer(1);
     assert!(may_answer(&first));
@@ -47,7 +47,7 @@ fn what_barriers_leave_is_refused_to_reads_at_once_and_enough_for_a_fence() {
 }
 
 #[test]
-fn a_barrier_for_which_there_is_no_room_is_none_and_what_comes_next_takes_its_place() {
+fn a_barrier_without_room_is_dropped_and_the_next_message_replaces_it() {
     let fake = Fake::with_room(64 * MIB);
     let link = fake.writer(1);
     assert!(may_answer(&link));
@@ -120,7 +120,7 @@ fn a_writer_whose_journal_has_lost_its_end_ends_and_appends_nothing_more() {
 }
 
 #[test]
-fn a_writer_knows_whoever_goes_on_after_it_from_whoever_goes_on_in_another_history() {
+fn a_writer_distinguishes_its_successor_from_another_history() {
     let fake = Fake::with_room(64 * MIB);
     let link = fake.written(1, 3);
     fake.has(&fake.written_on(4, 2));
@@ -133,7 +133,7 @@ fn a_writer_knows_whoever_goes_on_after_it_from_whoever_goes_on_in_another_histo
 }
 
 #[test]
-fn a_writer_that_was_without_a_connection_appends_nothing_to_another_history_of_the_same_length() {
+fn a_reconnected_writer_appends_nothing_to_another_equally_long_history() {
     let fake = Fake::with_room(64 * MIB);
     let link = fake.written(1, 3);
     fake.kept.lock().cuts = true;

@@ -184,7 +184,7 @@ fn refusals_come_in_their_order_and_leave_nothing_behind() {
 }
 
 #[test]
-fn what_is_no_acceptance_is_invalid() {
+fn an_invalid_acceptance_is_refused() {
     let stage = Stage::new();
     let manager = stage.manager();
     let mut client = stage.client();

@@ -282,7 +282,7 @@ fn refusals_come_in_their_order_and_leave_nothing_behind() {
 }
 
 #[test]
-fn what_is_no_branch_is_invalid_with_all_its_faults() {
+fn an_invalid_branch_is_refused_with_all_its_faults() {
     let stage = Stage::new();
     let good = good(&stage);
     let hq = stage.headquarters();

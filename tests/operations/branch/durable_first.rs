@@ -183,7 +183,7 @@ impl Receiver for Lets {
 }
 
 #[test]
-fn what_one_receiver_refuses_ends_no_waiting_for_another() {
+fn a_refusal_by_one_receiver_does_not_end_the_wait_for_another() {
     let engine = engine(&World::new(), &Arc::default());
     let lets = Arc::new(Lets(Semaphore::new(0)));
     let (mut receivers, schedule) = receiving(Arc::clone(&lets) as _);

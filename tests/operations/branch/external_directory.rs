@@ -333,8 +333,7 @@ fn logs(delivered: &[Delivered]) -> Vec<&str> {
 }
 
 #[test]
-fn no_message_of_a_restored_log_has_a_key_that_another_had_and_what_was_born_before_keeps_its_own()
-{
+fn a_restored_log_gives_new_messages_new_keys_and_old_ones_keep_theirs() {
     let world = World::new();
     let directory = Directory::start(Mode::Fails);
     let server = directory.server(&world);
@@ -446,7 +445,7 @@ fn a_directory_that_answers_in_time_makes_the_branch_complete_at_once() {
 }
 
 #[test]
-fn what_a_directory_refuses_is_sent_again_until_it_is_taken() {
+fn a_message_that_a_directory_refuses_is_sent_again_until_taken() {
     for mode in [Mode::Fails, Mode::Breaks] {
         // Whether it is waited for shows in the quickest answer: a busy machine delays others.
         let (world, directory, server, answer) = until_ok("a refusal is not waited for", || {
@@ -490,7 +489,7 @@ fn what_a_directory_refuses_is_sent_again_until_it_is_taken() {
 }
 
 #[test]
-fn what_was_taken_in_time_is_told_with_what_was_not() {
+fn a_response_names_the_messages_taken_in_time_and_those_still_pending() {
     let world = World::new();
     let directory = Directory::start(Mode::KnowsNoInvitation);
     let server = directory.server(&world);
@@ -549,7 +548,7 @@ fn a_directory_that_does_not_answer_is_waited_for_2_seconds() {
 }
 
 #[test]
-fn the_same_command_meanwhile_waits_for_the_same_answer_and_others_do_not_wait() {
+fn identical_commands_wait_for_one_response_and_others_do_not_wait() {
     let world = World::new();
     let directory = Directory::start(Mode::Hangs);
     let server = directory.server(&world);
@@ -692,7 +691,7 @@ fn any_number_of_restarts_deliver_in_order_and_under_the_same_keys() {
 }
 
 #[test]
-fn an_invitation_is_accepted_at_revision_1_whatever_was_delivered_meanwhile() {
+fn an_invitation_is_accepted_at_revision_1_despite_deliveries_meanwhile() {
     let world = World::new();
     let directory = Directory::start(Mode::Fails);
     let server = directory.server(&world);
@@ -733,7 +732,7 @@ fn an_invitation_is_accepted_at_revision_1_whatever_was_delivered_meanwhile() {
 }
 
 #[test]
-fn what_is_pending_stays_so_until_a_directory_has_taken_it() {
+fn a_pending_message_stays_pending_until_a_directory_takes_it() {
     let world = World::new();
     let (closed, _kept) = where_nobody_listens();
     let server = Server::start_with(&world, &["--directory-url", &format!("http://{closed}/")]);

@@ -38,7 +38,7 @@ fn a_payer_is_answered_with_the_delegation() {
 }
 
 #[test]
-fn whoever_has_no_delegation_that_is_enough_is_told_so_and_no_more() {
+fn a_payer_without_a_sufficient_delegation_is_told_only_that() {
     let stage = Stage::new();
     let good = good(&stage);
     let payer = stage.family_member();

@@ -259,7 +259,7 @@ fn refusals_come_in_their_order_and_leave_nothing_behind() {
 }
 
 #[test]
-fn what_is_no_profile_is_invalid() {
+fn an_invalid_profile_is_refused_and_changes_nothing() {
     let stage = Stage::new();
     let good = good(&stage);
     let mother = stage.mother();

@@ -115,7 +115,7 @@ fn operations_at_the_gateway_are_audited_replayed_and_kept() {
 }
 
 #[test]
-fn of_operations_on_one_revision_exactly_one_is_recorded() {
+fn exactly_one_of_many_operations_on_one_revision_is_recorded() {
     for action in ["record_chargeback", "search_payments"] {
         let world = World::new();
         let server = Server::start(&world);

@@ -90,7 +90,7 @@ fn a_pre_registration_is_replayed_told_again_and_kept() {
 }
 
 #[test]
-fn a_race_to_pre_register_records_one_snapshot_and_everybody_is_told_of_it() {
+fn racing_pre_registrations_record_one_snapshot_and_all_report_it() {
     let world = World::new();
     let server = Server::start(&world);
     put_facts(&mut server.client(), &world);

@@ -112,7 +112,7 @@ fn each_fact_is_compared_with_what_the_store_has() {
 }
 
 #[test]
-fn what_is_wrong_with_a_fact_is_told_by_its_place_inside_it() {
+fn a_fact_s_faults_are_reported_by_their_place_inside_it() {
     let stage = Stage::new();
     let token = stage.workflow();
     let mut client = stage.client();
@@ -440,7 +440,7 @@ fn every_sample_is_read_as_it_came_in() {
 }
 
 #[test]
-fn what_was_applied_is_there_after_the_plug_was_pulled() {
+fn applied_facts_survive_a_kill() {
     let world = World::new();
     let server = Server::start(&world);
     let token = world.workflow();

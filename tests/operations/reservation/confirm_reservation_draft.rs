@@ -88,7 +88,7 @@ fn body(draft: &str, draft_revision: i64, review_revision: i64) -> Value {
 }
 
 #[test]
-fn a_confirmation_is_replayed_under_its_key_and_conflicts_have_a_shape_of_their_own() {
+fn a_confirmation_is_replayed_by_key_and_conflicts_have_their_own_shape() {
     let world = World::new();
     let server = Server::start(&world);
     let mut client = server.client();
@@ -182,7 +182,7 @@ fn a_confirmation_is_replayed_under_its_key_and_conflicts_have_a_shape_of_their_
 }
 
 #[test]
-fn of_many_drafts_that_extend_one_booking_at_once_one_is_confirmed() {
+fn only_one_of_many_concurrent_drafts_extending_a_booking_is_confirmed() {
     const DRAFTS: usize = 8;
     const ROUNDS: usize = 5;
     let world = World::new();
@@ -227,7 +227,7 @@ fn of_many_drafts_that_extend_one_booking_at_once_one_is_confirmed() {
 }
 
 #[test]
-fn a_review_whose_source_changes_while_it_is_confirmed_is_decided_as_it_stands() {
+fn a_review_changed_during_its_confirmation_is_decided_as_it_stands() {
     const ROUNDS: usize = 60;
     let world = World::new();
     let server = Server::start(&world);

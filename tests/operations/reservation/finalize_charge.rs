@@ -33,7 +33,7 @@ fn changed(good: &Good, changes: &[(&str, Value)]) -> Value {
 }
 
 #[test]
-fn a_charge_is_finalized_whole_without_a_token_and_those_concerned_read_it() {
+fn a_charge_is_finalized_whole_without_a_token_and_its_parties_read_it() {
     let stage = Stage::new();
     let good = good(&stage);
     let mut client = stage.client();
@@ -107,7 +107,7 @@ fn a_charge_is_finalized_whole_without_a_token_and_those_concerned_read_it() {
 }
 
 #[test]
-fn while_its_booking_is_unknown_a_charge_is_read_and_listed_where_it_says() {
+fn a_charge_without_a_known_booking_is_shown_to_the_branch_it_names() {
     let stage = Stage::new();
     let mut client = stage.client();
     let put = |kind: &str, facts: Value| {
@@ -143,7 +143,7 @@ fn while_its_booking_is_unknown_a_charge_is_read_and_listed_where_it_says() {
 
 /// What is read of each is short, and its state is hundreds of kilobytes.
 #[test]
-fn a_page_of_a_list_ends_before_it_looks_at_all_of_many_large_states_and_the_next_one_goes_on() {
+fn a_list_page_ends_before_reading_all_large_states_and_the_next_goes_on() {
     let stage = Stage::new();
     let mut client = stage.client();
     let bookings: Vec<_> = (0..14).map(|number| format!("large-{number}")).collect();
@@ -339,7 +339,7 @@ fn refusals_leave_nothing_behind() {
 }
 
 #[test]
-fn what_is_no_charge_is_invalid() {
+fn a_faulty_charge_is_invalid_and_every_fault_is_reported() {
     let stage = Stage::new();
     let good = good(&stage);
     let mut client = stage.client();

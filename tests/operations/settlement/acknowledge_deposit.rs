@@ -64,7 +64,7 @@ fn facts(stage: &Stage) -> Value {
 }
 
 #[test]
-fn a_statement_is_returned_after_its_acknowledgement_without_the_private_memo() {
+fn an_acknowledgement_returns_the_statement_without_the_private_memo() {
     let stage = Stage::new();
     let good = good(&stage);
     let (hq, manager) = (stage.headquarters(), stage.manager());
@@ -239,7 +239,7 @@ fn refusals_come_in_their_order_and_leave_nothing_behind() {
 }
 
 #[test]
-fn what_is_said_of_a_handoff_is_due_for_one_and_agrees_with_itself() {
+fn a_handoff_requires_a_consistent_inter_office_acknowledgement() {
     let stage = Stage::new();
     let body = handoff(&stage);
     let manager = stage.manager();

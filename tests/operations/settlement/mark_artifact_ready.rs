@@ -151,7 +151,7 @@ fn refusals_come_in_their_order_and_leave_nothing_behind() {
 }
 
 #[test]
-fn what_is_no_artifact_is_invalid() {
+fn a_faulty_artifact_is_invalid_and_every_fault_is_reported() {
     let stage = Stage::new();
     let good = good(&stage);
     let workflow = stage.workflow();

@@ -83,8 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_batches_on_their_way_a_crowd_is_gathered_as_without_and_a_few_do_not_wait_for_others()
-    {
+    fn beside_batches_in_flight_a_crowd_is_gathered_and_a_few_do_not_wait() {
         let (ms, us) = (Duration::from_millis, Duration::from_micros);
         for in_flight in [0, 1, 3, 8, 16, 18, 32, 33, 64, 256] {
             let expected = gathered(in_flight);

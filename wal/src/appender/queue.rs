@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_may_append_next_finds_memory_for_it_however_much_is_queued() {
+    fn the_next_append_finds_memory_however_much_is_queued() {
         let shared = Shared::new(0, 0);
         for position in 1..2_000 {
             let mut sequence = Sequence::new(&shared);

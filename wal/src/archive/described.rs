@@ -280,7 +280,7 @@ mod tests {
     use crate::visitor::Discard;
 
     #[test]
-    fn of_a_segment_that_has_become_longer_no_more_is_in_memory_than_a_piece() {
+    fn a_segment_that_has_grown_takes_no_more_memory_than_one_piece() {
         let disk = SimDisk::new();
         let (mut log, report) =
             Log::open(disk.storage(), Options::default(), &mut Discard).unwrap();

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_damaged_elsewhere_by_now_or_no_more_is_not_like_before() {
+    fn an_attempt_with_other_damage_or_none_is_not_like_the_one_before() {
         let damaged = |file: &str, offset| {
             CopyAttempt::Damaged(Error::Damaged {
                 file: file.to_owned(),

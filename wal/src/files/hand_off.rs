@@ -200,7 +200,7 @@ mod tests {
     use crate::storage::sim::SimDisk;
 
     #[test]
-    fn after_a_stop_the_next_segment_is_needed_no_longer_whoever_has_waited_for_it() {
+    fn a_stop_ends_the_need_for_the_next_segment_even_if_it_is_awaited() {
         let reader = Reader::new(SimDisk::new().storage(), &[3; 16], Index::new(), 1, None);
         let room = Room {
             low: AtomicBool::new(false),

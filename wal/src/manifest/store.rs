@@ -112,7 +112,7 @@ mod tests {
     use crate::storage::sim::SimDisk;
 
     #[test]
-    fn of_a_manifest_that_has_become_longer_no_more_is_read_than_it_has() {
+    fn a_manifest_that_has_grown_is_read_no_further_than_its_own_end() {
         let ancestor = Ancestor {
             log_id: [1; 16],
             upto: 5,

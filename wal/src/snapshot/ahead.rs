@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn all_blocks_before_one_with_a_wrong_digest_are_shown_whoever_digests_them() {
+    fn blocks_before_a_wrong_digest_are_all_shown_whichever_thread_digests() {
         // Far more than may wait.
         const COUNT: usize = 240;
         let most = to_u64(WINDOW) * to_u64(AHEAD + 2);

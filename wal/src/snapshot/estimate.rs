@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_alike_takes_little_room_and_what_is_not_takes_its_own() {
+    fn similar_data_is_estimated_small_and_dissimilar_data_at_its_own_size() {
         let alike =
             |number| format!("\"statementCode\":\"code-{number}\",\"status\":\"open\"").into();
         for one_of in [1, 16] {

@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_that_are_not_of_their_records_are_a_fault_and_nothing_is_read_behind_them() {
+    fn notes_that_do_not_match_their_records_are_a_fault_and_end_the_reading() {
         const SECOND: usize = NOTES_HEAD + NOTE_HEAD + 3;
         let tell = |takes, at: usize, byte: u8| shown(takes, |bytes| bytes[at] = byte).1;
         for takes in [true, false] {

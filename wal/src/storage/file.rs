@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_looked_at_is_not_made_and_the_system_s_error_told() {
+    fn an_unreachable_directory_is_not_made_and_the_system_error_is_reported() {
         let place = tempfile::tempdir().unwrap();
         let (file, circle) = (place.path().join("file"), place.path().join("circle"));
         fs::write(&file, b"").unwrap();
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_stays_in_the_directory_that_was_opened_and_who_asks_is_told_that_it_moved() {
+    fn storage_stays_in_the_opened_directory_and_reports_that_it_moved() {
         let place = tempfile::tempdir().unwrap();
         let (own, away) = (place.path().join("own"), place.path().join("away"));
         let storage = FileStorage::create(&own).unwrap();
@@ -621,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_dead_ending_or_killed_is_told_from_who_lives() {
+    fn dead_ending_and_killed_processes_are_told_from_living_ones() {
         let status =
             |own: &str, shared: &str| format!("Name:\ta\nSigPnd:\t{own}\nShdPnd:\t{shared}\n");
         let stat =

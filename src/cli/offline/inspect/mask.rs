@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_not_shown() {
+    fn bytes_that_are_no_json_are_masked_unless_values_are_revealed() {
         assert_eq!(CLOSED.bytes(b"\xff\x00"), json!(MASK));
         assert_eq!(OPEN.bytes(b"\xff\x00"), json!("ff00"));
     }

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_has_a_token_where_its_operation_looks_at_one_and_a_body_that_is_json() {
+    fn a_step_has_a_token_where_its_operation_takes_one_and_a_json_body() {
         for step in steps() {
             match step.row() {
                 Some(row) => {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_step_has_in_the_place_of_the_examples_is_there_and_was_kept_before() {
+    fn a_steps_variables_were_kept_earlier_and_its_replacements_are_used() {
         let mut kept: BTreeSet<&str> = BTreeSet::new();
         for step in steps() {
             let text = format!("{}{}", step.path(), step.body().unwrap_or_default());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_internal_listener_offers_is_asked_there() {
+    fn internal_operations_alone_are_called_on_the_internal_listener() {
         let internal = "http://127.0.0.1:9";
         let mut inside = 0;
         for step in steps() {

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policies_of_other_places_are_not_read_and_each_list_that_could_matter_is_seen() {
+    fn only_policies_of_the_place_are_read_and_every_relevant_list_is_seen() {
         let mut scenario = Scenario::new();
         for number in 0..20 {
             let (id, level3) = (format!("other-{number}"), number.to_string());
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equals_the_latest_wins_and_then_the_smallest_identifier() {
+    fn of_equally_specific_policies_the_latest_then_the_smallest_id_wins() {
         let mut scenario = Scenario::new();
         put(&mut scenario, "b", 1, [None, None], ALWAYS);
         put(&mut scenario, "a", 1, [None, None], ALWAYS);
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_was_stored_with_its_days_in_the_wrong_order_can_be_read_and_corrected() {
+    fn a_stored_policy_with_reversed_days_can_be_read_and_corrected() {
         let mut scenario = Scenario::new();
         put(&mut scenario, "p", 1, [None, None], ALWAYS);
         let mut stored: Fact<RegionalBenefitPolicyFact> = scenario.state(&["p"]).unwrap();
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_was_stored_with_its_days_in_the_wrong_order_is_unchanged_when_sent_again() {
+    fn a_stored_policy_with_reversed_days_sent_again_is_unchanged() {
         let mut scenario = Scenario::new();
         put(&mut scenario, "p", 2, [None, None], ALWAYS);
         let mut stored: Fact<RegionalBenefitPolicyFact> = scenario.state(&["p"]).unwrap();

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_was_stored_with_its_days_in_the_wrong_order_is_unchanged_when_sent_again() {
+    fn a_stored_account_with_reversed_days_sent_again_is_unchanged() {
         let mut scenario = Scenario::new();
         let kind = "settlement-account";
         scenario.fact(kind, "account-1", 1, account("2026-10-31"));

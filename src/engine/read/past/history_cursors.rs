@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn many_resources_are_gone_back_with_in_pieces_and_a_page_reads_those_that_it_shows() {
+    fn many_cursors_go_back_in_pieces_and_a_page_reads_only_what_it_shows() {
         let mut adjustments = Adjustments::default();
         for number in 0..600 {
             adjustments.put(&format!("{number:03}"), "booking-1", 1);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_resources_that_were_not_changed_since_only_so_many_are_passed_in_a_piece() {
+    fn a_piece_passes_a_bounded_number_of_unchanged_resources() {
         let (adjustments, mut cursors) = (Adjustments::default(), HistoryCursors::default());
         let keys = vec![Adjustments::key("none"); 2 * KEYS_OF_PIECE + 1];
         assert_eq!(go(&mut cursors, &adjustments, &keys, 1), [0, 0, 0]);

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn required_consents_are_found_as_of_each_position_and_other_versions_are_not_read_for_each() {
+    fn past_required_consents_are_found_without_rereading_other_versions() {
         let engine = engine();
         let now = Timestamp::parse("2026-11-20T00:00:00Z").unwrap();
         let work = async {
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_rests_on_many_versions_that_were_changed_since_is_read_in_pieces() {
+    fn a_body_that_depends_on_many_changed_versions_is_read_in_pieces() {
         const VERSIONS: usize = 300;
         let engine = engine();
         let row = ReadRow {

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_touched_before_they_are_asked_for_and_again_for_each_that_is_taken() {
+    fn pages_are_touched_ahead_and_replaced_as_they_are_taken() {
         keep_ready();
         TAKEN.fetch_max(READY * TAKEN_TO_READY, Ordering::AcqRel);
         let began = Instant::now();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_touched_ahead_is_a_small_part_of_what_is_taken() {
+    fn pages_touched_ahead_are_a_small_share_of_those_taken() {
         let expected = [(0, 0), (1, 1), (8, 1), (9, 2), (24, 3), (25, 4), (1_000, 4)];
         assert!(
             expected
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mapped_begins_where_a_huge_page_does() {
+    fn a_mapping_begins_at_a_huge_page_boundary() {
         let memory = mapped();
         assert_eq!(memory.as_ptr().addr() % HUGE, 0);
         assert_eq!(memory.len(), MAPPED);
