@@ -67,7 +67,7 @@ impl BackupStatus {
             return Ok(Self::default());
         }
         serde_json::from_slice(&text).map_err(|error| {
-            let why = format!("it does not hold the status of backups ({error})");
+            let why = format!("it holds something else than the status of backups ({error})");
             io::Error::new(io::ErrorKind::InvalidData, why)
         })
     }
