@@ -120,6 +120,69 @@ fn spelt_otherwise(body: &Value) -> String {
         .replace("}", " \r\n}")
 }
 
+/// The tags of the operations of which this holds.
+fn tags(holds: impl Fn(&Row) -> bool) -> Vec<u16> {
+    let rows = OPERATIONS.iter().filter(|row| holds(row));
+    rows.map(|row| row.tag).collect()
+}
+
+#[test]
+fn the_catalogue_has_the_tokens_keys_and_statuses_of_the_contract() {
+    assert_eq!(tags(|row| !row.bearer), [13]);
+    assert_eq!(tags(|row| row.key == KeySource::None), [1, 17]);
+    let in_header = [2, 3, 4, 7, 14, 18, 20];
+    assert_eq!(tags(|row| row.key == KeySource::Header), in_header);
+    let of_all = KeySource::BodyOfAll {
+        reused: "charge_snapshot_reused",
+    };
+    assert_eq!(tags(|row| row.key == of_all), [13]);
+    let in_body = [5, 6, 8, 9, 10, 11, 12, 15, 16, 19, 21];
+    assert_eq!(tags(|row| row.key == KeySource::Body), in_body);
+    assert_eq!(tags(|row| invalid_status(row) == 422), [3, 7, 13, 14]);
+    let created_once = tags(|row| row.success == Success::CreatedOnce);
+    assert_eq!(created_once, [3, 7, 14]);
+    let created = tags(|row| row.success == Success::Created);
+    assert_eq!(created, [2, 4, 5, 9, 10, 12, 16, 18]);
+    let ok = tags(|row| row.success == Success::Ok);
+    assert_eq!(ok, [1, 6, 8, 11, 13, 15, 17, 19, 20, 21]);
+}
+
+#[test]
+fn the_catalogue_has_the_methods_and_paths_of_the_contract() {
+    const CHARGES: &str = "/reservation-financial-lifecycles/{reservationBookingId}";
+    const ADJUSTMENTS: &str = "/reservation-payment-change-adjustments/{reservationBookingId}";
+    let charge = format!("{CHARGES}/regional-benefit-charge-finalizations");
+    let payment = format!("{ADJUSTMENTS}/mother-payments");
+    let paths = [
+        "/family-reservation-payment-authorizations",
+        "/family-payment-delegations",
+        "/admin/branches",
+        "/family-accounts/{familyAccountId}/reservation-care-history-access-grants",
+        "/settlement-data-room-export-requests",
+        "/settlement-data-room-requests/{settlementDataRoomRequestId}/ready-artifacts",
+        "/mother/profile",
+        "/settlement-branch-deposit-acknowledgements",
+        "/settlement-deposit-requests",
+        "/care-team-assignment-decisions/assign-from-candidate-snapshot",
+        "/caregiver-payout-receipt-states/repairs",
+        "/caregiver-payout-acknowledgements/branch-deposits",
+        charge.as_str(),
+        "/branch/manager-invitations/accept",
+        payment.as_str(),
+        "/branch-settlement-account-statement-snapshots",
+        "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions",
+        "/customer-reservation-drafts/{draftId}/confirm",
+        "/branch-office-profile-updates",
+        "/reservation-payment-pre-registrations",
+        "/billing-engine-payment-admin-operations",
+    ];
+    let found: Vec<_> = OPERATIONS.iter().map(|row| row.path).collect();
+    assert_eq!(found, paths);
+    assert_eq!(tags(|_| true), (1..=21).collect::<Vec<u16>>());
+    assert_eq!(tags(|row| method(row) == "PATCH"), [7]);
+    assert_eq!(tags(|row| method(row) != "POST"), [7]);
+}
+
 #[test]
 fn a_good_request_is_carried_out_once_and_answered_again_and_again() {
     let mut by_code = 0;

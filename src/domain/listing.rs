@@ -130,7 +130,7 @@ pub struct List<R: 'static> {
     /// If several resources are one item of the list: the key of the ranked list that they share,
     /// whose highest-ranked resource is shown.
     pub together: Option<fn(&R) -> Digest>,
-    /// Whether a listed resource never changes any of these values.
+    /// Whether a resource, once listed, stays listed, bound to the same booking, and with the same values.
     pub fixed: bool,
 }
 

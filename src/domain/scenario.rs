@@ -6,13 +6,14 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::base::text::MemberId;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::change::{Change, RankChange};
+use super::decoded::Kept;
 use super::erased::{AnyCommand, AnyDecision, AnyOperation};
 use super::fact_kinds::FACTS;
 use super::index::IndexKey;
@@ -43,6 +44,24 @@ struct Memory {
     lists: BTreeMap<IndexKey, BTreeSet<Digest>>,
     ranks: BTreeMap<IndexKey, BTreeSet<(Rank, Digest)>>,
     position: u64,
+    slot: Slot,
+}
+
+/// The place for a resource that is kept decoded. What is in it is no part of the committed state: a copy is empty,
+/// and all are equal.
+#[derive(Default)]
+struct Slot(RefCell<Option<(Digest, Kept)>>);
+
+impl Clone for Slot {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for Slot {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl Source for Memory {
@@ -78,6 +97,17 @@ impl Source for Memory {
     fn ranked(&self, list: IndexKey) -> Vec<Digest> {
         let ranked = self.ranks.get(&list).into_iter().flatten();
         ranked.map(|(_, key)| *key).collect()
+    }
+
+    fn take_decoded(&self, key: Digest) -> Option<Kept> {
+        let is_it = |held: &mut (Digest, Kept)| held.0 == key;
+        let (_, kept) = self.slot.0.borrow_mut().take_if(is_it)?;
+        let (_, position) = self.states.get(&key)?;
+        (kept.position == *position).then_some(kept)
+    }
+
+    fn keep_decoded(&self, key: Digest, kept: Kept) {
+        *self.slot.0.borrow_mut() = Some((key, kept));
     }
 }
 
@@ -389,6 +419,7 @@ impl Scenario {
     }
 
     fn carry_out(&mut self, command: &dyn AnyCommand, key: &str) -> Then {
+        let ids = Counter::default();
         let context = Context {
             actor: &self.actor,
             now: self.now,
@@ -404,7 +435,20 @@ impl Scenario {
         };
         let target = command.target(&context);
         let names = command.unique_keys(&context);
-        let outcome = match command.decide(target, &mut None, &context) {
+        let is_kept = self.memory.slot.0.borrow().is_some();
+        ids.0.set(self.ids.0.get());
+        let outcome = command.decide(target, &mut None, &context);
+        if is_kept {
+            *self.memory.slot.0.borrow_mut() = None;
+            let context = Context {
+                fingerprint: command.fingerprint(),
+                ids: &ids,
+                view: ReadView::new(&self.memory),
+                ..context
+            };
+            assert_same(&outcome, &command.decide(target, &mut None, &context));
+        }
+        let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(rejection) => return Then::Refused(rejection),
         };
@@ -478,6 +522,13 @@ impl Scenario {
                 holds.unique.iter().all(has) && !change.unique_left.iter().any(has),
                 "a state has the names that it lists, and no others"
             );
+            if change.list.is_none() {
+                assert_eq!(
+                    held.and_then(|held| held.place.as_ref()),
+                    holds.place.as_ref(),
+                    "a commit without a move leaves the place in the list as it is"
+                );
+            }
             let had = held.map_or_else(Vec::new, |held| held.ranks.clone());
             assert_eq!(
                 RankChange::all(had, holds.ranks),
@@ -676,6 +727,26 @@ fn pointer(path: &str) -> String {
 /// Makes paths and codes comparable with those that [`Then::faults`] returns.
 pub fn faults<const N: usize>(faults: [(&str, &'static str); N]) -> Vec<(String, &'static str)> {
     faults.map(|(path, code)| (path.to_owned(), code)).into()
+}
+
+/// Asserts that a command is decided in the same way with a resource that is kept decoded and without it.
+fn assert_same(with: &Result<AnyDecision, Rejection>, without: &Result<AnyDecision, Rejection>) {
+    match (with, without) {
+        (Ok(AnyDecision::Commit(with)), Ok(AnyDecision::Commit(without))) => {
+            assert_eq!(with.changes, without.changes);
+            assert_eq!(with.outbox, without.outbox);
+            assert_eq!(with.answer, without.answer);
+            assert_eq!(with.disposition, without.disposition);
+        }
+        (Ok(AnyDecision::ReplayOf(with)), Ok(AnyDecision::ReplayOf(without))) => {
+            assert_eq!(with, without);
+        }
+        (Ok(AnyDecision::Answer(with)), Ok(AnyDecision::Answer(without))) => {
+            assert_eq!(with, without);
+        }
+        (Err(with), Err(without)) => assert_eq!(with, without),
+        _ => panic!("a resource that is kept decoded changes the kind of the decision"),
+    }
 }
 
 fn json_or_null(body: &[u8]) -> Value {

@@ -328,3 +328,17 @@ pub fn bad_fact(fact: &Value) -> Vec<(&'static str, &'static str)> {
     }
     faults
 }
+
+#[test]
+fn the_fields_that_are_keys_are_those_of_the_contract() {
+    for op in operations() {
+        let expected = match op {
+            1..=4 | 7 | 14 | 17 | 18 | 20 => None,
+            13 => Some("finalizedChargeSnapshotId"),
+            15 => Some("paymentId"),
+            19 => Some("commandId"),
+            _ => Some("idempotencyKey"),
+        };
+        assert_eq!(key_member(op), expected, "{op}");
+    }
+}

@@ -269,14 +269,45 @@ impl Faults {
     }
 }
 
+/// The amounts of a charge that are 0 where they are absent.
+const CHARGE_AMOUNTS: [&str; 7] = [
+    "additionalServiceChargeKrw",
+    "rentalEquipmentChargeKrw",
+    "governmentDiscountAmountKrw",
+    "couponDiscountAmountKrw",
+    "preReservationPaymentAmountKrw",
+    "voucherServiceBalanceAddOnKrw",
+    "voucherInhomeUserFeeChangeAmountKrw",
+];
+
+/// The fields of a charge that are empty where they are absent.
+const CHARGE_COLLECTIONS: [&str; 3] = [
+    "amountByComponentCode",
+    "enabledFlags",
+    "serviceCalendarImpactFactIds",
+];
+
+/// Whether the field of a charge says what its absence says.
+fn is_default(member: &str, value: &Value) -> bool {
+    match value {
+        Value::Number(amount) => CHARGE_AMOUNTS.contains(&member) && amount.as_i64() == Some(0),
+        Value::Object(members) => CHARGE_COLLECTIONS.contains(&member) && members.is_empty(),
+        Value::Array(items) => CHARGE_COLLECTIONS.contains(&member) && items.is_empty(),
+        _ => false,
+    }
+}
+
 /// The facts of a command: its operation, its path parameters, and its body without the key, as
-/// values.
+/// values; of a charge, without the fields that say what their absence says.
 pub fn facts_of(command: &Command) -> String {
     let mut body = plain(&command.body);
     if let Some(member) = key_member(command.op)
         && let Some(body) = body.as_object_mut()
     {
         body.remove(member);
+        if command.op == 13 {
+            body.retain(|member, value| !is_default(member, value));
+        }
     }
     json!([command.op, command.params, body]).to_string()
 }

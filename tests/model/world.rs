@@ -293,6 +293,10 @@ impl World {
                 }
             }
             3 => self.rewrite(&mut command.body),
+            4 if command.op == 13 && command.body.get("couponDiscountAmountKrw").is_none() => {
+                // The same with a default spelled out.
+                command.body["couponDiscountAmountKrw"] = json!(0);
+            }
             _ => {}
         }
         Some(command)

@@ -42,7 +42,7 @@ pub(super) struct Ranked {
     /// The position that was looked at last, if all went well.
     looked: Option<u64>,
     /// The members that were changed since that position.
-    changed: Changed,
+    changed: ChangedSince,
     /// How often a member was sorted in.
     #[cfg(test)]
     entered: usize,
@@ -50,7 +50,7 @@ pub(super) struct Ranked {
 
 /// The members that were changed since a position, sorted by their ranks as of then.
 #[derive(Default)]
-struct Changed {
+struct ChangedSince {
     /// Their number: they are the first ones.
     count: usize,
     /// The ranks of those that were in the list.
@@ -98,7 +98,7 @@ impl Ranked {
             members,
             highest,
             looked: None,
-            changed: Changed::default(),
+            changed: ChangedSince::default(),
             #[cfg(test)]
             entered: 0,
         }
@@ -115,7 +115,7 @@ impl Ranked {
         // It is set again at the end: after an error, nothing of what is sorted counts.
         let looked = self.looked.take();
         if looked.is_none_or(|looked| looked < upto) {
-            self.changed = Changed::default();
+            self.changed = ChangedSince::default();
         }
         while let Some((from, index)) = self.changed.begins.peek().copied()
             && from > upto

@@ -1,10 +1,11 @@
-//! A thread's cache of the names that it has recently found states to have, and of the state that it has decoded last
-//! to find that.
+//! A thread's cache of the names that it has recently found states to have, and of one decoded resource, which it is
+//! about to read.
 //!
 //! A command looks up the holder of a name several times: to find its resource, to decide, and to validate under the
 //! sequencer. Checking whether a state has a name means decoding it. A version of a state, which is identified by its
-//! position, always has the same names, so a thread caches its findings. A resource that was found by its name is
-//! mostly read next, so it is kept decoded until then, or until another one is.
+//! position, always has the same names, so a thread caches its findings. A resource that was found by its name, or
+//! looked up for a decision, is mostly read next. It is kept decoded, if it is not too large, until it is taken or
+//! another one is kept.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +29,7 @@ struct Held {
 }
 
 thread_local! {
-    /// The resource that was decoded last and not read since.
+    /// The last resource of at most `KEPT_BYTES_MAX` that was put here and not taken since.
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 

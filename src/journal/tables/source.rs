@@ -228,6 +228,9 @@ mod tests {
         assert!(tables.take_decoded(key).is_none(), "it has changed since");
         assert_eq!(read(), (2, vec![(key, 2)], true));
         assert_eq!(tables.holder(name), Some(key));
+        let kept = tables.take_decoded(key).unwrap();
+        assert_eq!(kept.position, 2);
+        tables.keep_decoded(key, kept);
         assert_eq!(read(), (2, vec![(key, 2)], true));
         assert!(tables.take_decoded(key).is_none(), "the read has taken it");
     }
