@@ -473,7 +473,7 @@ impl Scenario {
                 moved(&holds.secondary, &[], &[]),
                 "a commit leaves and joins what the states' lists differ in"
             );
-            let has = |name: &IndexKey| resource.look(&change.state, *name).unwrap().0;
+            let has = |name: &IndexKey| resource.decode_with_name(&change.state, *name).unwrap().0;
             assert!(
                 holds.unique.iter().all(has) && !change.unique_left.iter().any(has),
                 "a state has the names that it lists, and no others"

@@ -53,7 +53,7 @@ impl Tables {
     /// Whether a state has a name. The resource that has it is kept decoded, since it is mostly read next.
     fn look(&self, state: StoredState<'_>, name: IndexKey) -> bool {
         let kind = catalogue::resource(state.kind);
-        let looked = kind.and_then(|kind| kind.look(state.bytes, name).ok());
+        let looked = kind.and_then(|kind| kind.decode_with_name(state.bytes, name).ok());
         let Some((true, resource)) = looked else {
             return false;
         };
