@@ -421,9 +421,16 @@ impl Scenario {
             record: events + decided.answer.len(),
             states: changes.map(|change| change.state.len()).sum(),
         };
-        let born = decided.outbox.iter().map(|message| Change {
-            event: codec::encode(&birth(message, LOG_ID)),
-            ..born(message, LOG_ID, self.now).1
+        let born = decided.outbox.iter().map(|message| {
+            // As a replay reads it: records do not store what the sender knows of the body.
+            let recorded = OutboxMessage {
+                about: None,
+                ..message.clone()
+            };
+            Change {
+                event: codec::encode(&birth(&recorded, LOG_ID)),
+                ..born(message, LOG_ID, self.now).1
+            }
         });
         let changes = decided.changes.into_iter().chain(born.collect::<Vec<_>>());
         for change in changes {
