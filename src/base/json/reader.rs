@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_is_not_reported_for_want_of_room_counts_for_stored_content() {
+    fn a_fault_left_out_for_want_of_room_counts_for_stored_content_too() {
         for is_untimely in [true, false] {
             let mut at = Reader::new(Timestamp::default());
             for _ in 0..=FAULTS_MAX {

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_in_doubt_where_a_clock_that_was_ahead_gave_several_times_first() {
+    fn a_time_is_in_doubt_where_a_clock_that_was_ahead_gave_several_first() {
         let commits = [(2, 1), (5, 1), (6, 2), (7, SAME_TIME_MIN), (8, 1), (9, 2)];
         let found = found(2, &commits);
         let doubt = found.doubt(at(10)).unwrap();

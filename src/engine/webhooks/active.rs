@@ -641,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_begins_with_the_commit_of_the_last_event_examined_unless_it_is_whole() {
+    fn a_gap_includes_the_commit_of_the_last_event_examined_unless_whole() {
         for (examined, from) in [
             (EventId::NONE, 1),
             (id(5), 5),

@@ -677,7 +677,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_list_is_copied_whole_whatever_its_length_and_takes_no_room_without_keys() {
+    fn a_list_is_copied_whole_and_takes_no_large_buffer_without_keys() {
         let list = IndexKey(Digest([7; 16]));
         for count in [0_u16, 1, 7, 8, 9, 263, 264, 265] {
             let tables = Tables::default();
