@@ -53,9 +53,7 @@ pub trait AnyCommand: Send + Sync {
     fn fingerprint(&self) -> Fingerprint;
     /// Returns the fingerprint of the command with the fields that [`Operation::without_defaults`] leaves out,
     /// if there are any: earlier programs recorded that one.
-    fn fingerprint_as_sent(&self) -> Option<Fingerprint> {
-        None
-    }
+    fn fingerprint_as_sent(&self) -> Option<Fingerprint>;
     /// See [`Operation::key_reused`].
     fn key_reused(&self, actor: &Actor, view: &ReadView<'_>) -> Option<Vec<u8>>;
     /// See [`Operation::target`].
@@ -153,6 +151,10 @@ impl AnyCommand for Untimely {
 
     fn fingerprint(&self) -> Fingerprint {
         self.command.fingerprint()
+    }
+
+    fn fingerprint_as_sent(&self) -> Option<Fingerprint> {
+        self.command.fingerprint_as_sent()
     }
 
     fn key_reused(&self, actor: &Actor, view: &ReadView<'_>) -> Option<Vec<u8>> {
@@ -326,5 +328,63 @@ pub(crate) fn erase<R: Resource>(
                 next: Box::new(commit.next),
             }))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::json::FaultCode;
+
+    /// A command with fields that say what their absence says.
+    struct WithDefaults;
+
+    impl AnyCommand for WithDefaults {
+        fn key(&self) -> Option<&str> {
+            Some("key-1")
+        }
+
+        fn fingerprint(&self) -> Fingerprint {
+            Fingerprint([1; 32])
+        }
+
+        fn fingerprint_as_sent(&self) -> Option<Fingerprint> {
+            Some(Fingerprint([2; 32]))
+        }
+
+        fn key_reused(&self, _: &Actor, _: &ReadView<'_>) -> Option<Vec<u8>> {
+            None
+        }
+
+        fn target(&self, _: &Context<'_>) -> Option<Digest> {
+            None
+        }
+
+        fn unique_keys(&self, _: &Context<'_>) -> Vec<IndexKey> {
+            Vec::new()
+        }
+
+        fn decide(
+            &self,
+            _: Option<Digest>,
+            _: &mut AnyState,
+            _: &Context<'_>,
+        ) -> Result<AnyDecision, Rejection> {
+            Ok(AnyDecision::Answer(Vec::new()))
+        }
+    }
+
+    #[test]
+    fn an_untimely_command_has_the_key_and_both_fingerprints_of_the_command() {
+        let untimely = Untimely {
+            command: Box::new(WithDefaults),
+            refusal: Rejection::invalid_at("later", FaultCode::OutOfRange),
+        };
+        assert_eq!(untimely.key(), WithDefaults.key());
+        assert_eq!(untimely.fingerprint(), WithDefaults.fingerprint());
+        assert_eq!(
+            untimely.fingerprint_as_sent(),
+            WithDefaults.fingerprint_as_sent()
+        );
     }
 }

@@ -289,12 +289,12 @@ pub struct OutboxMessage {
     pub body: Blob,
     /// What its body says, where the commit that is being built knows it. Records do not store it.
     #[serde(skip)]
-    pub subject: Option<MessageSubject>,
+    pub about: Option<MessageAbout>,
 }
 
 /// What the body of a message without a status says of the resource that it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MessageSubject {
+pub struct MessageAbout {
     /// The identifier of the resource.
     pub id: Box<str>,
     /// The identifier by which the sender knows the message, if there is one.
@@ -363,18 +363,18 @@ impl<R: Resource> Commit<R> {
             number,
             topic: topic.into(),
             body: Blob(to_json(body)),
-            subject: None,
+            about: None,
         });
     }
 
     /// Adds a message like [`Commit::send`], with a body in JSON that has no status and says of its
-    /// resource what `subject` says, so that it need not be parsed.
-    pub fn send_about(&mut self, number: i64, topic: &str, subject: MessageSubject, body: Vec<u8>) {
+    /// resource what `about` says, so that it need not be parsed.
+    pub fn send_about(&mut self, number: i64, topic: &str, about: MessageAbout, body: Vec<u8>) {
         self.outbox.push(OutboxMessage {
             number,
             topic: topic.into(),
             body: Blob(body),
-            subject: Some(subject),
+            about: Some(about),
         });
     }
 

@@ -138,7 +138,11 @@ pub trait AnyResource: Send + Sync {
     ///
     /// # Errors
     /// When the bytes are no such state.
-    fn look(&self, state: &[u8], name: IndexKey) -> Result<(bool, Decoded), DecodeError>;
+    fn decode_with_name(
+        &self,
+        state: &[u8],
+        name: IndexKey,
+    ) -> Result<(bool, Decoded), DecodeError>;
     /// Returns the revision of a state.
     ///
     /// # Errors
@@ -380,7 +384,11 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
         codec::decode::<R>(state).map(|state| state.unique_keys())
     }
 
-    fn look(&self, state: &[u8], name: IndexKey) -> Result<(bool, Decoded), DecodeError> {
+    fn decode_with_name(
+        &self,
+        state: &[u8],
+        name: IndexKey,
+    ) -> Result<(bool, Decoded), DecodeError> {
         let state: R = codec::decode(state)?;
         let has_it = state.has_unique_key(name);
         Ok((has_it, Box::new(state) as Decoded))

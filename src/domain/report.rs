@@ -44,6 +44,10 @@ impl<T: Report> AnyCommand for T {
         Fingerprint::NONE
     }
 
+    fn fingerprint_as_sent(&self) -> Option<Fingerprint> {
+        None
+    }
+
     fn key_reused(&self, _: &Actor, _: &ReadView<'_>) -> Option<Vec<u8>> {
         None
     }

@@ -130,7 +130,8 @@ impl Lead {
 
 /// How long the service has run, whatever its clock was set to; measures the age of idempotency keys. It continues
 /// from the newest snapshot, so it does not advance while no server runs. It begins with the clock's time when the log
-/// is empty, and has nothing to do with the clock after that: only differences count.
+/// is empty, and with the time of the first record when a log without a snapshot is replayed; it has nothing to do with
+/// the clock after that: only differences count.
 #[derive(Debug)]
 pub(crate) struct RunningTime {
     began: Timestamp,

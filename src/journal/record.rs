@@ -467,7 +467,7 @@ mod tests {
             number: 7,
             topic: "a.b".into(),
             body: Blob(b"{}".to_vec()),
-            subject: None,
+            about: None,
         }];
         let bytes = sample(&outbox, b"event").encode();
         let record = Record::decode(&bytes).unwrap();

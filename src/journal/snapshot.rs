@@ -358,7 +358,7 @@ mod tests {
             number: 1,
             topic: "a.b".into(),
             body: Blob(b"{}".to_vec()),
-            subject: None,
+            about: None,
         }];
         let tables = Tables::default();
         let digest = |key: &str| super::super::record::key_digest(3, "hq-1", key);

@@ -770,7 +770,7 @@ impl<'a> Checking<'a> {
         for (ours, theirs) in decided.outbox.iter().zip(&record.outbox) {
             // What the message is about is not stored: who reads the record finds it in the body.
             let stored = OutboxMessage {
-                subject: None,
+                about: None,
                 ..ours.clone()
             };
             if ours.topic != theirs.topic || (all_known && stored != *theirs) {

@@ -27,8 +27,8 @@ pub struct Reader {
     faults: Faults,
     /// Whether a fault was found that the request has at any time.
     is_faulty: bool,
-    /// How many of the faults only content that is not stored yet may not have.
-    of_new: usize,
+    /// Whether a fault was found that also content that is stored already may not have.
+    is_faulty_if_stored: bool,
 }
 
 impl Reader {
@@ -40,7 +40,7 @@ impl Reader {
             path: Vec::new(),
             faults: Faults::default(),
             is_faulty: false,
-            of_new: 0,
+            is_faulty_if_stored: false,
         }
     }
 
@@ -66,7 +66,7 @@ impl Reader {
     /// Whether no fault was found so far but those of [`Reader::fault_of_new_at`].
     #[must_use]
     pub fn is_clean_if_stored(&self) -> bool {
-        self.faults.all().len() == self.of_new
+        !self.is_faulty_if_stored
     }
 
     /// The faults that were found so far, in their order.
@@ -84,6 +84,7 @@ impl Reader {
     /// Notes a fault at the current path. Returns `None`, so that a function can end with it.
     pub fn fault<T>(&mut self, code: FaultCode) -> Option<T> {
         self.is_faulty = true;
+        self.is_faulty_if_stored = true;
         self.note(code);
         None
     }
@@ -103,15 +104,15 @@ impl Reader {
     /// Notes a fault at the field `name` below the current path that depends on the time of the request
     /// alone.
     pub fn untimely_at(&mut self, name: &'static str, code: FaultCode) {
+        self.is_faulty_if_stored = true;
         self.inside(name, |at| at.note(code));
     }
 
     /// Notes a fault at the field `name` below the current path, by a rule that is younger than some of what is
     /// stored: whoever decides accepts the content if the same is stored already.
     pub fn fault_of_new_at(&mut self, name: &'static str, code: FaultCode) {
-        let before = self.faults.all().len();
-        self.fault_at::<()>(name, code);
-        self.of_new += self.faults.all().len() - before;
+        self.is_faulty = true;
+        self.inside(name, |at| at.note(code));
     }
 
     /// Runs `read` at the field `name`.
@@ -234,5 +235,34 @@ mod tests {
         at.fault_at::<()>("wrong", FaultCode::WrongType);
         assert!(!at.is_untimely());
         assert_eq!(at.into_faults().len(), FAULTS_MAX);
+    }
+
+    #[test]
+    fn stored_content_is_accepted_only_if_each_fault_is_by_a_younger_rule() {
+        let mut at = Reader::new(Timestamp::default());
+        assert!(at.is_clean_if_stored(), "it has no fault");
+        at.fault_of_new_at("younger", FaultCode::OutOfRange);
+        assert!(at.is_clean_if_stored() && !at.is_clean() && !at.is_untimely());
+        at.untimely_at("later", FaultCode::OutOfRange);
+        assert!(!at.is_clean_if_stored() && !at.is_untimely());
+    }
+
+    #[test]
+    fn a_fault_left_out_for_want_of_room_counts_for_stored_content_too() {
+        for is_untimely in [true, false] {
+            let mut at = Reader::new(Timestamp::default());
+            for _ in 0..=FAULTS_MAX {
+                at.fault_of_new_at("younger", FaultCode::OutOfRange);
+            }
+            assert!(at.is_clean_if_stored());
+            match is_untimely {
+                true => at.untimely_at("later", FaultCode::OutOfRange),
+                false => {
+                    at.fault_at::<()>("wrong", FaultCode::WrongType);
+                }
+            }
+            assert!(!at.is_clean_if_stored());
+            assert_eq!(at.into_faults().len(), FAULTS_MAX);
+        }
     }
 }

@@ -4,11 +4,12 @@ use serde_json::{Value, json};
 
 use crate::base::time::Timestamp;
 
-/// Number of commits of one and the same millisecond from which on the time is in doubt.
-const SAME_TIME_MIN: u64 = 100;
+/// Number of commits of one and the same millisecond from which on the time is in doubt: that many in a row are rather
+/// those of a clock that was ahead. A load of facts makes some hundreds.
+const SAME_TIME_MIN: u64 = 10_000;
 
 /// Commits in a row that have the same time.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Run {
     first: u64,
     at: Timestamp,
@@ -29,34 +30,46 @@ impl Run {
 #[derive(Debug, Default)]
 pub(super) struct ByTime {
     last: Option<Run>,
+    /// The first later run.
     next: Option<Run>,
+    /// The later run that was noted last.
+    later: Option<Run>,
+    /// The later run with the most commits.
+    longest: Option<Run>,
     has_ended: bool,
 }
 
 impl ByTime {
-    /// Adds the next commit, which is of that time or before.
-    pub(super) fn add_before(&mut self, position: u64, at: Timestamp) {
+    /// Notes the next commit, which is of that time or before.
+    pub(super) fn note_kept(&mut self, position: u64, at: Timestamp) {
         match &mut self.last {
             Some(run) if run.at == at => run.count += 1,
             last => *last = Some(Run::begin(position, at)),
         }
     }
 
-    /// Adds the next commit, which is later.
-    pub(super) fn add_after(&mut self, position: u64, at: Timestamp) {
-        match &mut self.next {
-            Some(run) if run.at == at => run.count += 1,
-            Some(_) => self.has_ended = true,
-            next => *next = Some(Run::begin(position, at)),
+    /// Notes the next commit, which is later.
+    pub(super) fn note_left_out(&mut self, position: u64, at: Timestamp) {
+        let run = match self.later {
+            Some(run) if run.at == at => Run {
+                count: run.count + 1,
+                ..run
+            },
+            _ => Run::begin(position, at),
+        };
+        self.later = Some(run);
+        self.next.get_or_insert(run);
+        if self.longest.is_none_or(|longest| longest.count < run.count) {
+            self.longest = Some(run);
         }
     }
 
-    /// Notes that further commits need not be examined.
+    /// Notes that further commits cannot be examined.
     pub(super) fn end(&mut self) {
         self.has_ended = true;
     }
 
-    /// Whether further commits need not be examined.
+    /// Whether further commits cannot be examined.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended
     }
@@ -72,10 +85,11 @@ impl ByTime {
                 next.first, next.at
             ));
         }
-        let mut runs = self.last.iter().chain(&self.next);
+        // A clock that was ahead may have given several times before it was corrected.
+        let mut runs = self.last.iter().chain(&self.longest);
         let run = runs.find(|run| run.count >= SAME_TIME_MIN)?;
         Some(format!(
-            "{} commits from position {} on are of {}, as where a clock was ahead: {EXACT}",
+            "{} commits from position {} on are of {}: many came at once, or a clock was ahead, and {EXACT}",
             run.count, run.first, run.at
         ))
     }
@@ -121,8 +135,8 @@ mod tests {
             for _ in 0..*count {
                 position += 1;
                 match *seconds <= until {
-                    true => found.add_before(position, at(*seconds)),
-                    false => found.add_after(position, at(*seconds)),
+                    true => found.note_kept(position, at(*seconds)),
+                    false => found.note_left_out(position, at(*seconds)),
                 }
             }
         }
@@ -145,7 +159,7 @@ mod tests {
                 ("next commit at", "1970-01-01T00:00:05.000Z"),
             ]
         );
-        assert!(found.has_ended());
+        assert!(!found.has_ended());
         assert_eq!(found.doubt(at(10)), None);
         assert_eq!(found.json(at(10))["isInDoubt"], false);
     }
@@ -167,9 +181,28 @@ mod tests {
     fn a_time_is_in_doubt_where_many_commits_are_of_the_same_on_either_side() {
         for commits in [[(2, SAME_TIME_MIN), (3, 1)], [(2, 1), (3, SAME_TIME_MIN)]] {
             let doubt = found(2, &commits).doubt(at(10)).unwrap();
-            assert!(doubt.starts_with("100 commits from position"), "{doubt}");
+            assert!(doubt.starts_with("10000 commits from position"), "{doubt}");
         }
-        let found = found(2, &[(1, SAME_TIME_MIN), (2, 1), (3, 1), (4, SAME_TIME_MIN)]);
+        let found = found(2, &[(1, SAME_TIME_MIN), (2, 1), (3, 1)]);
         assert_eq!(found.doubt(at(10)), None, "those are further away");
+    }
+
+    #[test]
+    fn a_time_is_not_in_doubt_where_a_load_made_its_commits_at_once() {
+        for commits in [[(2, 1_000), (3, 1)], [(2, 1), (3, 1_000)]] {
+            assert_eq!(found(2, &commits).doubt(at(10)), None);
+        }
+    }
+
+    #[test]
+    fn a_time_is_in_doubt_where_a_clock_that_was_ahead_gave_several_first() {
+        let commits = [(2, 1), (5, 1), (6, 2), (7, SAME_TIME_MIN), (8, 1), (9, 2)];
+        let found = found(2, &commits);
+        let doubt = found.doubt(at(10)).unwrap();
+        assert!(
+            doubt.starts_with("10000 commits from position 5 on are of 1970-01-01T00:00:07"),
+            "{doubt}"
+        );
+        assert_eq!(found.json(at(10))["nextPosition"], 2);
     }
 }

@@ -351,7 +351,7 @@ impl Search {
         self.earliest_at = Some(at);
         if at <= self.time {
             self.last = self.earliest;
-            self.found.add_before(self.earliest, at);
+            self.found.note_kept(self.earliest, at);
         }
     }
 
@@ -403,10 +403,10 @@ impl Visitor for Search {
         self.first.get_or_insert((bytes.position, record.at));
         if record.at <= self.time && !self.passed {
             self.last = bytes.position;
-            self.found.add_before(bytes.position, record.at);
+            self.found.note_kept(bytes.position, record.at);
         } else {
             self.passed = true;
-            self.found.add_after(bytes.position, record.at);
+            self.found.note_left_out(bytes.position, record.at);
         }
         Ok(())
     }

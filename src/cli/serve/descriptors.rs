@@ -14,14 +14,14 @@ use crate::http::limits::connections::INTERNAL_PLACES;
 const RESERVED: u64 = 128;
 /// Descriptors reserved for each runtime: its poll and wake-up descriptors, and files that it reads.
 const RESERVED_PER_LANE: u64 = 8;
-/// Connections to receivers take one in so many of the descriptors that files leave, at most.
+/// Receivers get at most one in this many of the descriptors that files leave.
 const OUTGOING_ONE_IN: usize = 4;
 
-/// What the connections may take of the descriptors.
+/// Descriptors that connections may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct Descriptors {
     /// Connections of clients, besides the places of the internal listener.
-    pub connections: usize,
+    pub clients: usize,
     /// Connections to the receivers of webhooks.
     pub webhooks: OutgoingRoom,
     /// Connections to the receivers of messages.
@@ -31,7 +31,7 @@ pub struct Room {
 /// Raises the limit of the process as far as allowed; returns what the connections may take, besides the places of the
 /// internal listener, if there is one. `receivers` get messages.
 #[must_use]
-pub fn room_for_connections(lanes: usize, has_internal: bool, receivers: usize) -> Room {
+pub fn room_for_connections(lanes: usize, has_internal: bool, receivers: usize) -> Descriptors {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: maximum,
@@ -46,10 +46,10 @@ pub fn room_for_connections(lanes: usize, has_internal: bool, receivers: usize) 
     let left = current.map_or(usize::MAX, |limit| {
         left_for_connections(limit, lanes, places)
     });
-    let room = Room::of(left, receivers);
+    let descriptors = Descriptors::of(left, receivers);
     let lowered = [
-        ("webhooks", room.webhooks, OutgoingRoom::default()),
-        ("messages", room.messages, of_messages(receivers)),
+        ("webhooks", descriptors.webhooks, OutgoingRoom::default()),
+        ("messages", descriptors.messages, of_messages(receivers)),
     ];
     for (what, has, wanted) in lowered {
         if has != wanted {
@@ -70,7 +70,7 @@ pub fn room_for_connections(lanes: usize, has_internal: bool, receivers: usize) 
             );
         }
     }
-    room
+    descriptors
 }
 
 /// Returns why this number of lanes cannot be started, and what to do.
@@ -93,7 +93,7 @@ fn of_messages(receivers: usize) -> OutgoingRoom {
     OutgoingRoom::of_receivers(receivers, Bounds::default().on_way_max)
 }
 
-impl Room {
+impl Descriptors {
     /// Divides the descriptors that are left: connections to receivers have what they want, up to their part, and
     /// clients have the rest.
     fn of(left: usize, receivers: usize) -> Self {
@@ -113,7 +113,7 @@ impl Room {
             .saturating_add(messages.descriptors());
         Self {
             // Where hardly any are left, the few that go out in any case are of those for files.
-            connections: left.saturating_sub(taken.min(most)).max(1),
+            clients: left.saturating_sub(taken.min(most)).max(1),
             webhooks,
             messages,
         }
@@ -130,28 +130,25 @@ mod tests {
         assert_eq!(left_for_connections(1_024, 2, 64), 1_024 - 128 - 16 - 64);
         assert_eq!(left_for_connections(100, 2, 64), 1);
         assert_eq!(left_for_connections(u64::MAX, usize::MAX, 64), 1);
-        assert_eq!(Room::of(1, 3).connections, 1);
+        assert_eq!(Descriptors::of(1, 3).clients, 1);
     }
 
     #[test]
     fn receiver_connections_are_reserved_and_reduced_if_descriptors_are_few() {
-        let taken = |room: &Room| room.webhooks.descriptors() + room.messages.descriptors();
-        let wide = Room::of(left_for_connections(65_536, 2, 64), 2);
+        let taken = |all: &Descriptors| all.webhooks.descriptors() + all.messages.descriptors();
+        let wide = Descriptors::of(left_for_connections(65_536, 2, 64), 2);
         assert_eq!(wide.webhooks, OutgoingRoom::default());
         assert_eq!(wide.messages, of_messages(2));
         assert_eq!(
-            wide.connections + taken(&wide),
+            wide.clients + taken(&wide),
             left_for_connections(65_536, 2, 64)
         );
-        assert!(wide.connections > 20_000);
+        assert!(wide.clients > 20_000);
         for receivers in [0, 1, 40] {
             let left = left_for_connections(1_024, 2, 64);
-            let narrow = Room::of(left, receivers);
-            assert!(narrow.connections >= left * 3 / 4, "{narrow:?}");
-            assert!(
-                narrow.connections + taken(&narrow) <= left + 20,
-                "{narrow:?}"
-            );
+            let narrow = Descriptors::of(left, receivers);
+            assert!(narrow.clients >= left * 3 / 4, "{narrow:?}");
+            assert!(narrow.clients + taken(&narrow) <= left + 20, "{narrow:?}");
             assert!(narrow.webhooks.requests >= 16, "{narrow:?}");
             assert!(narrow.webhooks.requests < 1_024, "{narrow:?}");
             assert_eq!(narrow.messages.requests > 0, receivers > 0);

@@ -234,7 +234,7 @@ impl ServeArgs {
                 .flatten(),
             lanes: engine.lanes(),
             tls,
-            limits: self.bounds.front(room.connections),
+            limits: self.bounds.front(room.clients),
         };
         let told = told_to_stop.subscribe();
         listen_to_signals(&engine, age, told_to_stop).map_err(Failure::from_error)?;

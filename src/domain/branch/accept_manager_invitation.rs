@@ -22,7 +22,7 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{
-    Commit, Context, Decision, MessageSubject, Operation, mark_replayed, to_json,
+    Commit, Context, Decision, MessageAbout, Operation, mark_replayed, to_json,
 };
 use crate::domain::outbox::topics;
 use crate::domain::rejection::{Declared, Rejection};
@@ -145,13 +145,13 @@ impl Operation for AcceptManagerInvitation {
             .manager
             .as_ref()
             .expect("the event put a manager there");
-        let subject = MessageSubject {
+        let about = MessageAbout {
             id: next.founding.branch_id.to_string().into(),
             reference: None,
         };
         let message = to_json(&ActivatedMessage::new(next, manager));
         let answer = to_json(&ActivationBody::new(next, manager));
-        commit.send_about(number, TOPIC, subject, message);
+        commit.send_about(number, TOPIC, about, message);
         commit.answer(answer)
     }
 

@@ -20,7 +20,7 @@ use crate::base::time::Timestamp;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
-use crate::domain::operation::{Commit, Context, Decision, MessageSubject, Operation, to_json};
+use crate::domain::operation::{Commit, Context, Decision, MessageAbout, Operation, to_json};
 use crate::domain::outbox::topics;
 use crate::domain::reference::kinds::family_account::FamilyAccount;
 use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
@@ -216,12 +216,12 @@ impl Operation for GrantPaymentAuthority {
         let delegation = commit.create::<PaymentDelegation>(&granted);
         let body = to_json(&PaymentDelegationBody::new(&delegation));
         let message = granted_message(&command.family_account_id, &body);
-        let subject = MessageSubject {
+        let about = MessageAbout {
             id: context.new_id.to_string().into(),
             reference: None,
         };
         let number = context.ids.outbox_number();
-        commit.send_about(number, TOPIC, subject, message);
+        commit.send_about(number, TOPIC, about, message);
         commit.answer(body)
     }
 }

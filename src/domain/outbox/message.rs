@@ -380,9 +380,9 @@ fn born_of(message: &OutboxMessage, log_id: [u8; 16]) -> Born {
         ),
         _ => ("admin/branches/{}", "branchId"),
     };
-    let (id, reference, status) = match &message.subject {
-        Some(subject) => {
-            let known: Said<'_> = (Cow::Borrowed(&*subject.id), subject.reference, None);
+    let (id, reference, status) = match &message.about {
+        Some(about) => {
+            let known: Said<'_> = (Cow::Borrowed(&*about.id), about.reference, None);
             // A replay parses the body, and must derive the same message.
             debug_assert_eq!(known, said(&message.body, id));
             known
@@ -453,7 +453,7 @@ mod tests {
                             number: 3,
                             topic: topic.into(),
                             body: Blob(text.clone().into_bytes()),
-                            subject: None,
+                            about: None,
                         };
                         let MessageEvent::Born(born) = birth(&message, [9; 16]) else {
                             panic!("it is born");
@@ -490,7 +490,7 @@ mod tests {
                 number: 3,
                 topic: "branch.operator_identity.requested".into(),
                 body: Blob(text.into()),
-                subject: None,
+                about: None,
             };
             let MessageEvent::Born(born) = birth(&message, [9; 16]) else {
                 panic!("it is born");

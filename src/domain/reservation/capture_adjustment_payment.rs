@@ -23,7 +23,7 @@ use crate::base::won::Won;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
-use crate::domain::operation::{Commit, Context, Decision, MessageSubject, Operation, to_json};
+use crate::domain::operation::{Commit, Context, Decision, MessageAbout, Operation, to_json};
 use crate::domain::outbox::topics;
 use crate::domain::reference::kinds::payment_change_adjustment::PaymentChangeAdjustmentFact;
 use crate::domain::rejection::{Declared, Rejection};
@@ -262,12 +262,12 @@ impl Operation for CaptureAdjustmentPayment {
             amount_krw: adjustment.fact.mother_payable_adjustment_krw,
             deposited_at: context.at,
         };
-        let subject = MessageSubject {
+        let about = MessageAbout {
             id: command.reservation_booking_id.as_str().into(),
             reference: Some(workflow_request_id),
         };
         let number = context.ids.outbox_number();
-        commit.send_about(number, TOPIC, subject, to_json(&message));
+        commit.send_about(number, TOPIC, about, to_json(&message));
         let answer = to_json(&PaymentChangeAdjustmentBody::new(
             &commit.next,
             ContinuationStatus::Queued,

@@ -222,7 +222,7 @@ impl Shared {
         let last = match committed {
             Ok(last) => last,
             Err(NotCommitted::Changed | NotCommitted::Overtaken) => return FinalResponse::Changed,
-            Err(NotCommitted::KeyUsed) => return FinalResponse::FirstStays,
+            Err(NotCommitted::KeyChanged) => return FinalResponse::FirstStays,
             Err(NotCommitted::Refused(error)) => {
                 tracing::error!(%error, "the log has not accepted a record");
                 return FinalResponse::FirstStays;

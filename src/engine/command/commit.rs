@@ -18,8 +18,8 @@ pub(super) enum NotCommitted {
     Changed,
     /// Another commit has a later time.
     Overtaken,
-    /// The idempotency key was used while it was locked.
-    KeyUsed,
+    /// The idempotency key has changed while it was locked.
+    KeyChanged,
     /// The log has not accepted the record.
     Refused(Refused),
 }
@@ -117,7 +117,7 @@ impl Shared {
     /// `position`; `None` for a key that was not used.
     ///
     /// # Errors
-    /// [`NotCommitted::KeyUsed`].
+    /// [`NotCommitted::KeyChanged`].
     #[inline]
     pub(super) fn validate_key(
         &self,
@@ -127,7 +127,7 @@ impl Shared {
         if self.tables.key(key) == position {
             return Ok(());
         }
-        tracing::error!("an idempotency key was used while it was locked");
-        Err(NotCommitted::KeyUsed)
+        tracing::error!("an idempotency key has changed while it was locked");
+        Err(NotCommitted::KeyChanged)
     }
 }

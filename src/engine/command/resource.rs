@@ -372,7 +372,7 @@ impl ActorMessage {
         match why {
             NotCommitted::Changed => Attempted::Again,
             NotCommitted::Overtaken => Attempted::Overtaken(began),
-            NotCommitted::KeyUsed => Attempted::Final(ActorResult::Fault),
+            NotCommitted::KeyChanged => Attempted::Final(ActorResult::Fault),
             NotCommitted::Refused(wal::Refused::TooLarge { bytes }) => {
                 self.if_unchanged(read_set, |position| Self::too_large(bytes, position))
             }

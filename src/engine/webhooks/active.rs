@@ -348,7 +348,9 @@ impl ActiveSubscription {
 
     /// Continues at `first`, since the log has nothing before it.
     pub(super) fn skip_to(&mut self, first: u64, now: Now) {
-        let from = self.examined.position + 1;
+        // Of the commit of the last event examined, later events may not have been.
+        let is_whole = self.examined.number == u32::MAX;
+        let from = (self.examined.position + u64::from(is_whole)).max(1);
         if from < first {
             self.tell_gap(from, first - 1, now);
             self.examined = EventId::behind(first - 1);
@@ -631,11 +633,26 @@ mod tests {
         active.skip_to(10, now());
         assert_eq!(
             waiting(&active),
-            [(EventId::behind(3), Some(3)), (EventId::behind(9), Some(6))]
+            [(EventId::behind(3), Some(3)), (EventId::behind(9), Some(5))]
         );
         assert_eq!(active.examined, EventId::behind(9));
         active.skip_to(10, now());
         assert_eq!(waiting(&active).len(), 2, "nothing lies between");
+    }
+
+    #[test]
+    fn a_gap_includes_the_commit_of_the_last_event_examined_unless_whole() {
+        for (examined, from) in [
+            (EventId::NONE, 1),
+            (id(5), 5),
+            (EventId::behind(5), 6),
+            (id(9), 9),
+        ] {
+            let mut active = active();
+            active.examined = examined;
+            active.skip_to(10, now());
+            assert_eq!(waiting(&active), [(EventId::behind(9), Some(from))]);
+        }
     }
 
     #[test]

@@ -677,6 +677,28 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_list_is_copied_whole_and_takes_no_large_buffer_without_keys() {
+        let list = IndexKey(Digest([7; 16]));
+        for count in [0_u16, 1, 7, 8, 9, 263, 264, 265] {
+            let tables = Tables::default();
+            for number in 0..count {
+                let mut key = Digest([1; 16]);
+                key.0[..2].copy_from_slice(&number.to_be_bytes());
+                let joining = Change {
+                    key,
+                    secondary_joined: vec![list],
+                    ..change(1, b"state")
+                };
+                tables.publish(u64::from(number) + 1, joining);
+            }
+            let keys = tables.listed(list);
+            assert_eq!(keys.len(), usize::from(count));
+            assert!(keys.is_sorted());
+            assert!(count > 0 || keys.capacity() < LIST_CHUNK);
+        }
+    }
+
+    #[test]
     fn a_commit_touches_its_lists_even_if_they_are_swept_during_publication() {
         let tables = Tables::default();
         // All in one shard.

@@ -12,6 +12,9 @@ use crate::domain::index::IndexKey;
 use crate::domain::rank::Rank;
 use crate::domain::resource::Source;
 
+/// Number of keys of a list that are copied first: most lists have fewer, and some do not exist.
+const FEW: usize = 8;
+
 impl Tables {
     /// Copies a resource's current state, with the position of its last commit and its kind.
     #[must_use]
@@ -53,7 +56,7 @@ impl Tables {
     /// Whether a state has a name. The resource that has it is kept decoded, since it is mostly read next.
     fn look(&self, state: StoredState<'_>, name: IndexKey) -> bool {
         let kind = catalogue::resource(state.kind);
-        let looked = kind.and_then(|kind| kind.look(state.bytes, name).ok());
+        let looked = kind.and_then(|kind| kind.decode_with_name(state.bytes, name).ok());
         let Some((true, resource)) = looked else {
             return false;
         };
@@ -104,14 +107,15 @@ impl Source for Tables {
     }
 
     fn listed(&self, name: IndexKey) -> Vec<Digest> {
-        let mut keys = Vec::new();
+        let (mut keys, mut most) = (Vec::new(), FEW);
         loop {
-            keys.reserve(LIST_CHUNK);
+            keys.reserve(most);
             let shard = self.secondary.shard(name.0).read();
             let list = shard.get(name.0);
-            if !list.is_some_and(|list| list.copy_on(&mut keys, LIST_CHUNK)) {
+            if !list.is_some_and(|list| list.copy_on(&mut keys, most)) {
                 return keys;
             }
+            most = LIST_CHUNK;
         }
     }
 
