@@ -151,6 +151,33 @@ fn the_newest_14_daily_backups_are_kept_whatever_their_age() {
     assert_eq!(ended, "0 14 2020-01-04\n", "{told}");
 }
 
+/// Prints the exit code of what is before it, whether `nightly` leads to a day, and how many days have a backup.
+fn tells() -> String {
+    format!(
+        "printf '{MARK}%s %s %s\\n' $? \"$(readlink \"$BACKUPS/nightly\" | grep -c '^20')\" \
+         \"$(ls \"$BACKUPS\" | grep -c '^20')\"\n"
+    )
+}
+
+/// Else nights that fail would be counted among the newest, and push the good copies out.
+#[test]
+fn a_failed_backup_gets_no_day_and_the_next_one_begins_anew() {
+    let page = text("docs/runbook.md");
+    let daily = daily_backup(&page);
+    let stage = Stage::new();
+    let tells = tells();
+    let printed = stage.play(&format!(
+        "set +e\n{OLD_BACKUPS}a_byte_of_the_log_changes\n{daily}{tells}\
+         flip \"$file\" $((${{batch% *}} + 200))\n{daily}{tells}"
+    ));
+    let told: Vec<_> = printed.split(MARK).collect();
+    let [_, failed, mended] = told[..] else {
+        panic!("{printed}");
+    };
+    assert!(failed.starts_with("3 0 16\n"), "{printed}");
+    assert_eq!(mended, "0 1 14\n", "{printed}");
+}
+
 /// What is not the only copy is removed once there is a newer one: not on a day that has none.
 #[test]
 fn a_failed_backup_removes_nothing_and_the_newest_good_one_stays_nightly() {
