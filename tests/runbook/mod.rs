@@ -218,6 +218,22 @@ fn a_snapshot_request_does_not_wait_when_the_disk_has_no_room() {
     }
 }
 
+#[test]
+fn a_snapshot_request_does_not_wait_when_no_service_answers() {
+    let page = text("docs/runbook.md");
+    let mut sections = sections(&page).into_iter();
+    let section = sections.find(|(known, _)| *known == "Snapshots fail");
+    let asks = blocks(section.unwrap().1)[0].commands;
+    let stage = Stage::new();
+    let printed = stage.play(&format!(
+        "set +e\nsystemctl stop carebook\n{asks}printf '{MARK}%s\\n' $?\n"
+    ));
+    let Some((_, ended)) = printed.split_once(MARK) else {
+        panic!("it waits without end: {printed}");
+    };
+    assert_eq!(ended, "1\n", "{printed}");
+}
+
 /// Plays the section of this title.
 #[track_caller]
 fn does_what_it_says(title: &str) {
