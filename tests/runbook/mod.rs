@@ -178,9 +178,9 @@ fn a_failed_backup_gets_no_day_and_the_next_one_begins_anew() {
     assert_eq!(mended, "0 1 14\n", "{printed}");
 }
 
-/// What is not the only copy is removed once there is a newer one: not on a day that has none.
+/// What has a day's name was verified: another copy does not take its place.
 #[test]
-fn a_failed_backup_removes_nothing_and_the_newest_good_one_stays_nightly() {
+fn a_second_backup_of_a_day_removes_nothing_and_nightly_stays() {
     let page = text("docs/runbook.md");
     let daily = daily_backup(&page);
     let stage = Stage::new();
@@ -190,7 +190,7 @@ fn a_failed_backup_removes_nothing_and_the_newest_good_one_stays_nightly() {
          printf '{MARK}%s %s %s\\n' $? \"$(readlink \"$BACKUPS/nightly\")\" \"$(ls \"$BACKUPS\" | head -n 1)\"\n"
     ));
     let (told, ended) = printed.split_once(MARK).unwrap();
-    assert!(told.contains("not empty"), "{told}");
+    assert!(told.contains("Directory not empty"), "{told}");
     assert_eq!(ended, "1 first 2020-01-01\n", "{told}");
 }
 
