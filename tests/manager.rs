@@ -209,6 +209,20 @@ fn the_systemd_unit_s_exposure_is_at_most_2() {
 }
 
 #[test]
+fn the_unit_waits_for_a_synchronized_clock_only_where_a_service_does() {
+    let text = std::fs::read_to_string(unit()).unwrap();
+    let targets = |setting: &str| -> Vec<&str> {
+        let lines = text.lines();
+        let values = lines.filter_map(|line| line.strip_prefix(setting)?.strip_prefix('='));
+        values.flat_map(str::split_whitespace).collect()
+    };
+    let pulled_in = [targets("Wants"), targets("Requires")].concat();
+    assert_eq!(pulled_in, ["network-online.target"]);
+    let after = targets("After");
+    assert_eq!(after, ["network-online.target", "time-sync.target"]);
+}
+
+#[test]
 fn the_unit_is_understood_line_by_line() {
     let Some(analyze) = or_skip(program("systemd-analyze"), "systemd-analyze") else {
         return;

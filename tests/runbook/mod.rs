@@ -151,9 +151,36 @@ fn the_newest_14_daily_backups_are_kept_whatever_their_age() {
     assert_eq!(ended, "0 14 2020-01-04\n", "{told}");
 }
 
-/// What is not the only copy is removed once there is a newer one: not on a day that has none.
+/// Prints the exit code of what is before it, whether `nightly` leads to a day, and how many days have a backup.
+fn tells() -> String {
+    format!(
+        "printf '{MARK}%s %s %s\\n' $? \"$(readlink \"$BACKUPS/nightly\" | grep -c '^20')\" \
+         \"$(ls \"$BACKUPS\" | grep -c '^20')\"\n"
+    )
+}
+
+/// Else nights that fail would be counted among the newest, and push the good copies out.
 #[test]
-fn a_failed_backup_removes_nothing_and_the_newest_good_one_stays_nightly() {
+fn a_failed_backup_gets_no_day_and_the_next_one_begins_anew() {
+    let page = text("docs/runbook.md");
+    let daily = daily_backup(&page);
+    let stage = Stage::new();
+    let tells = tells();
+    let printed = stage.play(&format!(
+        "set +e\n{OLD_BACKUPS}a_byte_of_the_log_changes\n{daily}{tells}\
+         flip \"$file\" $((${{batch% *}} + 200))\n{daily}{tells}"
+    ));
+    let told: Vec<_> = printed.split(MARK).collect();
+    let [_, failed, mended] = told[..] else {
+        panic!("{printed}");
+    };
+    assert!(failed.starts_with("3 0 16\n"), "{printed}");
+    assert_eq!(mended, "0 1 14\n", "{printed}");
+}
+
+/// What has a day's name was verified: another copy does not take its place.
+#[test]
+fn a_second_backup_of_a_day_removes_nothing_and_nightly_stays() {
     let page = text("docs/runbook.md");
     let daily = daily_backup(&page);
     let stage = Stage::new();
@@ -163,7 +190,7 @@ fn a_failed_backup_removes_nothing_and_the_newest_good_one_stays_nightly() {
          printf '{MARK}%s %s %s\\n' $? \"$(readlink \"$BACKUPS/nightly\")\" \"$(ls \"$BACKUPS\" | head -n 1)\"\n"
     ));
     let (told, ended) = printed.split_once(MARK).unwrap();
-    assert!(told.contains("not empty"), "{told}");
+    assert!(told.contains("Directory not empty"), "{told}");
     assert_eq!(ended, "1 first 2020-01-01\n", "{told}");
 }
 
@@ -189,6 +216,22 @@ fn a_snapshot_request_does_not_wait_when_the_disk_has_no_room() {
         );
         assert!(is_told && !is_none, "{counter}: {told}");
     }
+}
+
+#[test]
+fn a_snapshot_request_does_not_wait_when_no_service_answers() {
+    let page = text("docs/runbook.md");
+    let mut sections = sections(&page).into_iter();
+    let section = sections.find(|(known, _)| *known == "Snapshots fail");
+    let asks = blocks(section.unwrap().1)[0].commands;
+    let stage = Stage::new();
+    let printed = stage.play(&format!(
+        "set +e\nsystemctl stop carebook\n{asks}printf '{MARK}%s\\n' $?\n"
+    ));
+    let Some((_, ended)) = printed.split_once(MARK) else {
+        panic!("it waits without end: {printed}");
+    };
+    assert_eq!(ended, "1\n", "{printed}");
 }
 
 /// Plays the section of this title.
