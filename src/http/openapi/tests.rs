@@ -428,7 +428,9 @@ fn the_document_says_what_to_send_again_and_what_is_known_of_it() {
     let says = document["info"]["description"].as_str().unwrap();
     for rule in [
         "Without a response, and after 408, 429, 500 and 503, send the identical request under the same key",
-        "After any other 4xx do not.",
+        "after 401 do so with a new token",
+        "After any other 4xx do not, unless the description of its code says so.",
+        "`retryable` of a problem is true for 429 and 503 alone.",
     ] {
         assert!(says.contains(rule), "{rule}");
     }
