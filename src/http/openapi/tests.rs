@@ -137,6 +137,13 @@ fn no_two_types_share_a_name() {
 }
 
 #[test]
+fn the_document_has_no_format_that_only_rust_knows() {
+    let text = document().to_string();
+    assert!(text.contains(r#""format":"uint64""#));
+    assert!(!text.contains(r#""format":"uint""#));
+}
+
+#[test]
 fn the_example_of_each_operation_fits_its_schema() {
     let document = document();
     let mut tried = 0;
