@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn look_ups_stay_enough_at_the_cost_of_connections_while_descriptors_are_few() {
+    fn look_ups_keep_a_minimum_at_the_cost_of_connections() {
         let all = OutgoingRoom::default();
         for most in [512, 256, 204] {
             let few = all.within(most);
