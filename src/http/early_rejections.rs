@@ -35,7 +35,7 @@ impl Service {
         };
         let mut answer = match refusal {
             HeadRefusal::Overloaded => {
-                self.response_instead(head.uri.path(), CommandResult::Overloaded)
+                self.response_for_path(head.uri.path(), CommandResult::Overloaded)
             }
             HeadRefusal::TooManyFields => Problems::PLAIN.problem(
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,

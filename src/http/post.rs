@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -18,12 +19,12 @@ use hyper::header::{DATE, HOST, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
 use hyper::{Request, Response, Uri};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
 
 use super::client::address::Allowed;
 use super::client::dial::{Connection, Dialer, Resolve, Target, request_target, system_resolve};
+use super::client::drains::Drains;
 use super::client::room::OutgoingRoom;
 use crate::base::time::Timestamp;
 use crate::engine::channel::schedule::Failure;
@@ -84,7 +85,7 @@ pub struct Client {
 struct ClientShared {
     dialer: Dialer,
     room: OutgoingRoom,
-    drains: Arc<Semaphore>,
+    drains: Arc<Drains>,
     idle: Mutex<Idle>,
     idle_timeout: Duration,
 }
@@ -114,7 +115,7 @@ impl Client {
             shared: Arc::new(ClientShared {
                 dialer: Dialer::new(tls, resolve),
                 room,
-                drains: Arc::new(Semaphore::new(room.drains)),
+                drains: Arc::new(Drains::new(room.drains)),
                 idle: Mutex::default(),
                 idle_timeout,
             }),
@@ -257,14 +258,8 @@ impl Client {
         let body = answer.into_body();
         if body.is_end_stream() {
             self.shared.keep(target, connection);
-        } else if let Ok(drain) = Arc::clone(&self.shared.drains).try_acquire_owned() {
-            let (shared, target) = (Arc::clone(&self.shared), target.clone());
-            tokio::spawn(async move {
-                if let Ok(true) = timeout(REST_TIMEOUT, passed_over(body)).await {
-                    shared.keep(&target, connection);
-                }
-                drop(drain);
-            });
+        } else {
+            self.shared.pass_over(target, connection, body);
         }
         Answered {
             status,
@@ -314,6 +309,28 @@ async fn passed_over(mut body: Incoming) -> bool {
 }
 
 impl ClientShared {
+    /// Keeps the connection once the rest of its response is passed over. What has come already needs no drain.
+    fn pass_over(self: &Arc<Self>, target: &Target, connection: Connection, body: Incoming) {
+        let mut rest = Box::pin(passed_over(body));
+        let mut context = Context::from_waker(Waker::noop());
+        let passed = rest.as_mut().poll(&mut context);
+        match passed {
+            Poll::Ready(true) => self.keep(target, connection),
+            Poll::Ready(false) => {}
+            Poll::Pending => {
+                if let Some(drain) = self.drains.begin(target) {
+                    let shared = Arc::clone(self);
+                    tokio::spawn(async move {
+                        if let Ok(true) = timeout(REST_TIMEOUT, rest).await {
+                            shared.keep(drain.target(), connection);
+                        }
+                        drop(drain);
+                    });
+                }
+            }
+        }
+    }
+
     fn kept(&self, target: &Target) -> Option<Connection> {
         let mut idle = self.idle.lock();
         loop {
@@ -669,6 +686,42 @@ mod tests {
         }
         // The first connection is open until its time is over.
         assert_eq!(ends.recv().await, Some(2));
+    }
+
+    #[tokio::test]
+    async fn a_connection_whose_body_has_come_is_kept_though_all_drains_are_taken() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let connections = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = Arc::clone(&connections);
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                counted.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(async move {
+                    let mut head = vec![0; 4_096];
+                    while matches!(stream.read(&mut head).await, Ok(1..)) {
+                        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine";
+                        let _ = stream.write_all(answer).await;
+                    }
+                });
+            }
+        });
+        let client = client(OutgoingRoom {
+            drains: 1,
+            ..OutgoingRoom::default()
+        });
+        // Another receiver does not send its body.
+        let silent = target("http://127.0.0.1:1/").unwrap().0;
+        let drain = client.shared.drains.begin(&silent).unwrap();
+        let headers = HeaderMap::new();
+        for _ in 1..=3 {
+            let posted = client.post(&url, &Judge::Anywhere, &headers, Bytes::new());
+            assert_eq!(posted.await.map(|answered| answered.status), Ok(200));
+        }
+        assert_eq!(connections.load(Ordering::Relaxed), 1);
+        drop(drain);
     }
 
     /// A receiver that accepts every request, one on each connection, and notes the address of each.

@@ -232,7 +232,7 @@ impl Service {
             // The connection may have other requests in flight.
             let answer = unless_its_future_panics(pin!(routed)).await;
             let answer = answer
-                .unwrap_or_else(|| self.response_instead(head.uri.path(), CommandResult::Fault));
+                .unwrap_or_else(|| self.response_for_path(head.uri.path(), CommandResult::Fault));
             self.unless_replaced(answer, &head, started).await
         };
         let took = started.elapsed();
@@ -295,7 +295,7 @@ impl Service {
     }
 
     /// Returns the response for `result` in the problem shape of this path.
-    pub(super) fn response_instead(&self, path: &str, result: CommandResult) -> Answer {
+    pub(super) fn response_for_path(&self, path: &str, result: CommandResult) -> Answer {
         let found = self.routes.find(path);
         let problems = found.map_or(Problems::PLAIN, |found| found.place.problems());
         problems.reply(result, Success::Ok)

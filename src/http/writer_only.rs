@@ -31,7 +31,7 @@ impl Service {
             true => CommandResult::OutcomeUnknown,
             false => CommandResult::Unavailable,
         };
-        self.response_instead(head.uri.path(), result)
+        self.response_for_path(head.uri.path(), result)
     }
 
     /// Returns the actor that sends facts, if this service is the writer.

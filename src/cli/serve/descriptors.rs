@@ -65,7 +65,7 @@ pub fn room_for_connections(lanes: usize, has_internal: bool, receivers: usize) 
                 idle,
                 drains,
                 lookups,
-                wanted = wanted.requests,
+                wanted_requests = wanted.requests,
                 "the limit of file descriptors allows fewer connections to receivers"
             );
         }
@@ -151,6 +151,7 @@ mod tests {
             assert!(narrow.clients + taken(&narrow) <= left + 20, "{narrow:?}");
             assert!(narrow.webhooks.requests >= 16, "{narrow:?}");
             assert!(narrow.webhooks.requests < 1_024, "{narrow:?}");
+            assert!(narrow.webhooks.lookups >= 20, "{narrow:?}");
             assert_eq!(narrow.messages.requests > 0, receivers > 0);
         }
     }

@@ -852,6 +852,36 @@ mod tests {
     }
 
     #[test]
+    fn what_the_old_url_took_settles_its_event_and_says_nothing_of_the_new() {
+        let (old, new) = ("https://example.com/", "https://example.org/");
+        for (url, on_way_max) in [
+            (old, Bounds::default().on_way_doubtful_max),
+            (new, Bounds::default().on_way_max),
+        ] {
+            let mut active = active();
+            for position in 1..=100 {
+                active.offer(&event(position), now());
+            }
+            assert_eq!(active.channel.next(now()), Some(id(1)));
+            let mut moved = active.subscription.clone();
+            moved.url = new.into();
+            active.update_subscription(2, &moved);
+            active.taken(id(1), url, LONG_WAIT, now());
+            assert_eq!(active.channel.waiting_count(), 99, "{url}");
+            let mut health = None;
+            let begun = std::iter::from_fn(|| {
+                active.channel.next_in_turn(now(), |_, known| {
+                    health = Some(known);
+                    Some(())
+                })
+            });
+            assert_eq!(begun.count(), on_way_max, "{url}");
+            let is_known = health != Some(ReceiverHealth::Unknown);
+            assert_eq!(is_known, url == new, "{health:?}");
+        }
+    }
+
+    #[test]
     fn a_new_address_resets_receiver_health_and_a_new_secret_keeps_it() {
         let mut active = active();
         active.offer(&event(1), now());

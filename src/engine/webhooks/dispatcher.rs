@@ -35,7 +35,7 @@ use crate::domain::event::Name;
 use crate::domain::event_id::EventId;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::engine::channel::schedule::{Failure, RECORDED_EVERY};
-use crate::engine::channel::{Bounds, Channel, Now, Settled};
+use crate::engine::channel::{Bounds, Channel, Now};
 use crate::engine::core::Shared;
 
 /// A channel that is behind reads on when fewer than this are ready to be sent.
@@ -323,12 +323,14 @@ impl Dispatcher {
             let attempt = active.attempt(event, now.wall, &self.log);
             let (shared, sender) = (Arc::clone(&self.shared), Arc::clone(&self.sender));
             let (own, run) = (self.own.clone(), active.run);
+            let url = attempt.outgoing.url.clone();
             tokio::spawn(async move {
                 let (outcome, took) = attempt.make(&shared, sender).await;
                 own.tell(Message::Ended(Box::new(Attempted {
                     subscription: id,
                     run,
                     id: event,
+                    url,
                     turn,
                     outcome,
                     took,
@@ -376,6 +378,7 @@ impl Dispatcher {
             subscription,
             run,
             id,
+            url,
             turn,
             outcome,
             took,
@@ -406,10 +409,7 @@ impl Dispatcher {
         active.is_unrecorded = true;
         match delivered {
             Delivered::Taken => {
-                if let Some(Settled::Taken(carried)) = active.channel.ended(id, Ok(()), now, 0) {
-                    active.let_go(&carried);
-                }
-                active.note_wait(took, true);
+                active.taken(id, &url, took, now);
                 if active.is_soon_to_record(now.steady) {
                     self.record(subscription, false);
                 }

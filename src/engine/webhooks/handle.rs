@@ -164,6 +164,8 @@ pub(super) struct Attempted {
     pub(super) subscription: Uuid,
     pub(super) run: u64,
     pub(super) id: EventId,
+    /// The URL that it was made at.
+    pub(super) url: Box<str>,
     pub(super) turn: AttemptSlot,
     pub(super) outcome: Outcome,
     pub(super) took: Duration,
@@ -175,7 +177,7 @@ pub(super) enum Outcome {
     Lost(u64),
     /// The log could not be read.
     Unread,
-    /// Nothing was sent: it could not be confirmed that this process is still the writer, or the subscription was
-    /// paused or deleted just before.
+    /// It does not count: nothing was sent, since it could not be confirmed that this process is still the writer, or
+    /// the subscription was paused or deleted just before; or it failed at a URL that is the subscription's no more.
     Abandoned,
 }

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
-/// A host whose last look-up took this long is doubtful, as is one that was not found.
+/// A host whose last look-up took this long is doubtful, whether it was found or not. A host that was never looked up
+/// is not.
 const LONG: Duration = Duration::from_secs(2);
 /// Number of doubtful hosts that are remembered; beyond it the first of them is forgotten.
 const DOUBTFUL_MAX: usize = 8_192;
@@ -35,18 +36,20 @@ struct Hosts<T> {
     doubtful: Doubtful,
 }
 
-/// Hosts whose last look-up took long, or failed.
+/// Hosts whose last look-up took long.
 #[derive(Default)]
 struct Doubtful {
     hosts: HashSet<String>,
-    /// In the order in which they became doubtful; some may be no longer.
+    /// The same, in the order in which they became doubtful.
     order: VecDeque<String>,
 }
 
 impl Doubtful {
     fn note(&mut self, host: &str, is_doubtful: bool) {
         if !is_doubtful {
-            self.hosts.remove(host);
+            if self.hosts.remove(host) {
+                self.order.retain(|known| known != host);
+            }
             return;
         }
         if !self.hosts.insert(host.to_owned()) {
@@ -138,7 +141,7 @@ impl<T: Clone + Send + Sync + 'static> Lookup<T> {
         let found = looked
             .await
             .unwrap_or_else(|error| Err(io::Error::other(error)));
-        let is_doubtful = found.is_err() || began.elapsed() >= LONG;
+        let is_doubtful = began.elapsed() >= LONG;
         let mut hosts = self.lookups.hosts.lock();
         hosts.doubtful.note(&self.host, is_doubtful);
         drop(hosts);
@@ -148,13 +151,16 @@ impl<T: Clone + Send + Sync + 'static> Lookup<T> {
         answer.send_replace(Some(found.map_err(Arc::new)));
     }
 
-    /// Waits for the permits; `None` once nobody waits for the answer any more.
+    /// Waits for the permits; `None` once nobody waits for the answer any more. A doubtful host keeps its place even
+    /// then: those before it may take longer than anybody waits, and it would never be looked up.
     async fn permits(&self) -> Option<Permits> {
-        let mut acquired = pin!(self.acquire());
+        let lookups = &self.lookups;
+        let is_doubtful = lookups.hosts.lock().doubtful.hosts.contains(&self.host);
+        let mut acquired = pin!(self.acquire(is_doubtful));
         loop {
             tokio::select! {
                 permits = &mut acquired => return permits.ok(),
-                () = self.answer.closed() => {
+                () = self.answer.closed(), if !is_doubtful => {
                     let mut hosts = self.lookups.hosts.lock();
                     // Somebody may have come meanwhile.
                     if self.answer.receiver_count() == 0 {
@@ -166,9 +172,8 @@ impl<T: Clone + Send + Sync + 'static> Lookup<T> {
         }
     }
 
-    async fn acquire(&self) -> Result<Permits, AcquireError> {
+    async fn acquire(&self, is_doubtful: bool) -> Result<Permits, AcquireError> {
         let lookups = &self.lookups;
-        let is_doubtful = lookups.hosts.lock().doubtful.hosts.contains(&self.host);
         let of_doubtful = match is_doubtful {
             true => Some(Arc::clone(&lookups.of_doubtful).acquire_owned().await?),
             false => None,
@@ -240,6 +245,19 @@ mod tests {
         }
     }
 
+    /// Looks a host up, which takes this long by a clock that is paused.
+    async fn looked_up(lookups: &Arc<Lookups<i32>>, host: &str, took: Duration) {
+        let held = Held::new();
+        let (own, host, look) = (Arc::clone(lookups), host.to_owned(), held.look());
+        let looking = tokio::spawn(async move { own.run(host, look).await });
+        while held.begun() == 0 {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::advance(took).await;
+        held.release.send(()).unwrap();
+        looking.await.unwrap().unwrap();
+    }
+
     /// Waits until no look-up is running or waiting.
     async fn ended(lookups: &Lookups<i32>) {
         while !lookups.hosts.lock().running.is_empty() {
@@ -297,13 +315,12 @@ mod tests {
         assert_eq!(other.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
-    #[tokio::test]
-    async fn hosts_that_were_not_found_leave_half_of_all_look_ups_to_others() {
+    #[tokio::test(start_paused = true)]
+    async fn hosts_that_took_long_leave_half_of_all_look_ups_to_others() {
         let lookups = Arc::new(Lookups::new(4));
-        let names: Vec<_> = (0..10).map(|number| format!("unknown-{number}")).collect();
+        let names: Vec<_> = (0..10).map(|number| format!("silent-{number}")).collect();
         for name in &names {
-            let unknown = || Err(io::ErrorKind::NotFound.into());
-            assert!(lookups.run(name.clone(), unknown).await.is_err());
+            looked_up(&lookups, name, LONG).await;
         }
         let silent = Held::new();
         for name in &names {
@@ -330,17 +347,30 @@ mod tests {
         let lookups = Arc::new(Lookups::new(4));
         let is_doubtful = || lookups.hosts.lock().doubtful.hosts.contains("host");
         for took in [LONG, Duration::from_millis(5), LONG] {
-            let held = Held::new();
-            let (own, look) = (Arc::clone(&lookups), held.look());
-            let looking = tokio::spawn(async move { own.run("host".to_owned(), look).await });
-            while held.begun() == 0 {
-                tokio::task::yield_now().await;
-            }
-            tokio::time::advance(took).await;
-            held.release.send(()).unwrap();
-            looking.await.unwrap().unwrap();
+            looked_up(&lookups, "host", took).await;
             assert_eq!(is_doubtful(), took >= LONG, "{took:?}");
         }
+        // One that is soon known not to exist keeps nobody waiting.
+        let unknown = || Err(io::ErrorKind::NotFound.into());
+        assert!(lookups.run("host".to_owned(), unknown).await.is_err());
+        assert!(!is_doubtful());
+    }
+
+    #[tokio::test]
+    async fn a_doubtful_host_is_looked_up_in_its_turn_though_nobody_waits() {
+        let lookups = Arc::new(Lookups::new(2));
+        let silent = Held::new();
+        for name in ["silent", "mute"] {
+            lookups.hosts.lock().doubtful.note(name, true);
+            let lookup = lookups.run(name.to_owned(), silent.look());
+            assert!(timeout(SHORT, lookup).await.is_err());
+        }
+        assert_eq!(silent.begun(), 1);
+        silent.release.send(()).unwrap();
+        silent.release.send(()).unwrap();
+        ended(&lookups).await;
+        assert_eq!(silent.begun(), 2);
+        assert!(lookups.hosts.lock().doubtful.hosts.is_empty());
     }
 
     #[test]
@@ -351,11 +381,13 @@ mod tests {
         }
         assert_eq!(doubtful.hosts.len(), DOUBTFUL_MAX);
         assert!(!doubtful.hosts.contains("0"));
-        for _ in 0..2 * DOUBTFUL_MAX {
+        // One that comes and goes takes the place of one other alone.
+        for _ in 0..100 {
             doubtful.note("again", true);
             doubtful.note("again", false);
         }
-        assert!(doubtful.order.len() <= DOUBTFUL_MAX);
+        assert_eq!(doubtful.hosts.len(), DOUBTFUL_MAX - 1);
+        assert_eq!(doubtful.order.len(), DOUBTFUL_MAX - 1);
         assert!(!doubtful.hosts.contains("again"));
     }
 }

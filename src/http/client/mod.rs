@@ -3,6 +3,7 @@
 
 pub mod address;
 pub mod dial;
+pub(in crate::http) mod drains;
 mod lookups;
 pub mod room;
 pub mod signature;

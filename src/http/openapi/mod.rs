@@ -126,7 +126,8 @@ An idempotency key belongs to one operation and one subject: the same request ag
 stored response, with `Idempotent-Replayed: true`; another request under the same key is rejected.
 
 Without a response, and after 408, 429, 500 and 503, send the identical request under the same key, after \
-`Retry-After` seconds where it is given. After any other 4xx do not.
+`Retry-After` seconds where it is given; after 401 do so with a new token. After any other 4xx do not, unless \
+the description of its code says so. `retryable` of a problem is true for 429 and 503 alone.
 
 A fresh demonstration (`carebook serve --demo`) carries out the examples of the operations, \
 in the order of `x-carebook-number`; `x-carebook-demo-actor` says with whose token (`finalize_charge` needs none).";

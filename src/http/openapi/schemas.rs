@@ -85,6 +85,7 @@ impl Schemas {
             let before = all.insert(name, schema);
             debug_assert!(before.is_none(), "two schemas have one name");
         }
+        all.values_mut().for_each(leave_out_uint);
         (all, self.answers)
     }
 }
@@ -97,6 +98,20 @@ fn same(all: &mut Map<String, Value>, name: &str, value: Value) {
 /// Returns a reference to the schema with this name.
 pub(super) fn reference(name: &str) -> Value {
     json!({"$ref": format!("{SCHEMAS}{name}")})
+}
+
+/// Removes the format `uint` of Rust's `usize`: its size depends on the machine, and no registry has it.
+fn leave_out_uint(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            members.values_mut().for_each(leave_out_uint);
+            if members.get("format").is_some_and(|format| format == "uint") {
+                members.remove("format");
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(leave_out_uint),
+        _ => {}
+    }
 }
 
 /// Adds `additionalProperties: false` to each object of a schema that does not set it.

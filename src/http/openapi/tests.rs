@@ -137,6 +137,13 @@ fn no_two_types_share_a_name() {
 }
 
 #[test]
+fn the_document_has_no_format_that_only_rust_knows() {
+    let text = document().to_string();
+    assert!(text.contains(r#""format":"uint64""#));
+    assert!(!text.contains(r#""format":"uint""#));
+}
+
+#[test]
 fn the_example_of_each_operation_fits_its_schema() {
     let document = document();
     let mut tried = 0;
@@ -428,7 +435,9 @@ fn the_document_says_what_to_send_again_and_what_is_known_of_it() {
     let says = document["info"]["description"].as_str().unwrap();
     for rule in [
         "Without a response, and after 408, 429, 500 and 503, send the identical request under the same key",
-        "After any other 4xx do not.",
+        "after 401 do so with a new token",
+        "After any other 4xx do not, unless the description of its code says so.",
+        "`retryable` of a problem is true for 429 and 503 alone.",
     ] {
         assert!(says.contains(rule), "{rule}");
     }
