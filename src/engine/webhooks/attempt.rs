@@ -6,12 +6,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::active::ActiveSubscription;
 use super::handle::{Delivered, Outcome, OutgoingEvent, Sender};
 use crate::base::panics::unless_its_future_panics;
 use crate::domain::event_id::EventId;
 use crate::engine::channel::schedule::Failure;
-use crate::engine::channel::{Now, Settled};
 use crate::engine::core::Shared;
 use crate::engine::role::writer_proof::CONFIRM_AGAIN;
 
@@ -74,22 +72,5 @@ impl Attempt {
             true => Outcome::Abandoned,
             false => Outcome::Sent(delivered),
         }
-    }
-}
-
-impl ActiveSubscription {
-    /// Settles a delivery that was taken at this URL. Where the subscription has another one by now, nothing follows
-    /// from that for the receiver there.
-    pub(super) fn taken(&mut self, id: EventId, url: &str, took: Duration, now: Now) {
-        if *self.subscription.url != *url {
-            if let Some((carried, _)) = self.channel.remove(id) {
-                self.let_go(&carried);
-            }
-            return;
-        }
-        if let Some(Settled::Taken(carried)) = self.channel.ended(id, Ok(()), now, 0) {
-            self.let_go(&carried);
-        }
-        self.note_wait(took, true);
     }
 }

@@ -35,7 +35,7 @@ use crate::domain::event::Name;
 use crate::domain::event_id::EventId;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::engine::channel::schedule::{Failure, RECORDED_EVERY};
-use crate::engine::channel::{Bounds, Channel, Now};
+use crate::engine::channel::{Bounds, Channel, Now, Settled};
 use crate::engine::core::Shared;
 
 /// A channel that is behind reads on when fewer than this are ready to be sent.
@@ -434,5 +434,22 @@ impl Dispatcher {
                 }
             }
         }
+    }
+}
+
+impl ActiveSubscription {
+    /// Settles a delivery that was taken at this URL. Where the subscription has another one by now, nothing follows
+    /// from that for the receiver there.
+    pub(super) fn taken(&mut self, id: EventId, url: &str, took: Duration, now: Now) {
+        if *self.subscription.url != *url {
+            if let Some((carried, _)) = self.channel.remove(id) {
+                self.let_go(&carried);
+            }
+            return;
+        }
+        if let Some(Settled::Taken(carried)) = self.channel.ended(id, Ok(()), now, 0) {
+            self.let_go(&carried);
+        }
+        self.note_wait(took, true);
     }
 }
