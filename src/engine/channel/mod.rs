@@ -334,8 +334,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         }
     }
 
-    /// Removes an item that is not to be delivered any more; returns its payload and the number of its failed
-    /// attempts.
+    /// Removes an item; returns its payload and the number of its failed attempts.
     pub fn remove(&mut self, id: I) -> Option<(P, u32)> {
         let waiting = self.waiting.remove(&id)?;
         self.cost -= waiting.cost;
@@ -354,8 +353,13 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         Some((waiting.payload, waiting.attempts))
     }
 
-    /// Makes a waiting item due at once, whatever its pause. An item in flight is tried once more at once if its
-    /// attempt fails. Returns whether the item waits.
+    /// Removes an item whose attempt, under way still, says nothing of the receiver; `None` if it is not in flight.
+    pub fn remove_in_flight(&mut self, id: I) -> Option<(P, u32)> {
+        let subject = self.subjects.get(&self.waiting.get(&id)?.subject)?;
+        (subject.on_way == Some(id)).then(|| self.remove(id))?
+    }
+
+    /// Makes a waiting item due at once, or one in flight once its attempt has failed. Returns whether it waits.
     pub fn hurry(&mut self, id: I) -> bool {
         let Some(waiting) = self.waiting.get_mut(&id) else {
             return false;

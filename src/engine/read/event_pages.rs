@@ -32,8 +32,8 @@ impl Shared {
             return Err(NoPage::Future);
         }
         let first = self.journal.first();
-        // The remaining events of a commit that was given up are unknown, so only a reader that has read it to its
-        // end may continue.
+        // Whether a commit that was given up had further events is unknown: a reader within the last one goes on as if
+        // it had none.
         if after.position + 1 < first {
             return Err(gone(first));
         }

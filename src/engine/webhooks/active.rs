@@ -768,6 +768,7 @@ mod tests {
         active.offer(&event(12), now());
         assert_eq!(active.needed_from(), 12);
     }
+
     #[test]
     fn the_log_determines_a_receivers_health_at_startup() {
         let waits = Delivery {
@@ -879,6 +880,19 @@ mod tests {
             let is_known = health != Some(ReceiverHealth::Unknown);
             assert_eq!(is_known, url == new, "{health:?}");
         }
+    }
+
+    #[test]
+    fn what_the_old_url_took_removes_nothing_that_is_not_in_flight() {
+        let mut active = active();
+        active.offer(&event(1), now());
+        let mut moved = active.subscription.clone();
+        moved.url = "https://example.org/".into();
+        active.update_subscription(2, &moved);
+        // The item was removed and offered anew while the attempt was under way.
+        active.taken(id(1), "https://example.com/", LONG_WAIT, now());
+        assert_eq!(active.channel.waiting_count(), 1);
+        assert_eq!(active.channel.next(now()), Some(id(1)));
     }
 
     #[test]

@@ -442,7 +442,8 @@ impl ActiveSubscription {
     /// from that for the receiver there.
     pub(super) fn taken(&mut self, id: EventId, url: &str, took: Duration, now: Now) {
         if *self.subscription.url != *url {
-            if let Some((carried, _)) = self.channel.remove(id) {
+            // A gap may have been offered anew meanwhile, wider and under the same id.
+            if let Some((carried, _)) = self.channel.remove_in_flight(id) {
                 self.let_go(&carried);
             }
             return;
