@@ -261,9 +261,8 @@ mod tests {
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
     use crate::base::time::Timestamp;
-    use crate::domain::rejection::Class;
-
     use crate::domain::mother::state::samples::{fact, given_profile, mother};
+    use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, actor, assert_conflict, revision_of, with, without};
 
     const UPDATE: &str = "update_mother_profile";

@@ -386,9 +386,8 @@ mod tests {
 
     use super::super::samples::administrator;
     use super::*;
-    use crate::domain::rejection::Class;
-
     use crate::domain::reference::kinds::gateway_payment::sample;
+    use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, Then, actor, with, with_added};
 
     const NAME: &str = "administer_gateway";

@@ -202,7 +202,6 @@ mod tests {
     use super::super::samples::{booking, deposit, instruction, repair, service};
     use super::*;
     use crate::domain::rejection::Class;
-
     use crate::domain::scenario::{Scenario, Then, assert_conflict, faults, with};
 
     const NAME: &str = "acknowledge_payout_deposit";

@@ -180,7 +180,6 @@ mod tests {
     use super::super::samples::{booking, deposit, instruction, repair, service};
     use super::*;
     use crate::domain::rejection::Class;
-
     use crate::domain::scenario::{Then, assert_conflict, faults, headquarters, manager, with};
 
     const NAME: &str = "repair_payout_receipt";

@@ -286,10 +286,9 @@ mod tests {
     use crate::base::digest::Fingerprint;
     use crate::base::json::Json;
     use crate::base::json::Reader;
-    use crate::domain::rejection::Class;
-
     use crate::domain::operation::IdSource;
     use crate::domain::operation::{Parts, Request};
+    use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, Then, member, with};
 
     const NAME: &str = "capture_adjustment_payment";

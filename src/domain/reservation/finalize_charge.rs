@@ -565,7 +565,6 @@ mod tests {
     use super::samples::{PATH, charge, finalize, plain, service};
     use super::*;
     use crate::domain::rejection::Class;
-
     use crate::domain::scenario::{Scenario, Then, faults, with, with_added};
 
     const NAME: &str = "finalize_charge";

@@ -65,7 +65,8 @@ fn packed_since(
     let begins = journal.spread(first, durable, usize::try_from(places).unwrap_or(1));
     let most = SAMPLE_BYTES * PLACES / (begins.len() as u64).max(1);
     // Parts have about as many bytes of the log each, so each ratio counts as much, whatever the size of its records. The
-    // log packs large batches: what packs well has more bytes before that, and the estimate is rather too high then.
+    // log packs large batches: what packs well has more bytes before that, and the estimate is rather too high then. A
+    // record that is larger than a part counts as one part: among few MB, some such records may be counted too low.
     let (mut ratios, mut parts) = (0_u128, 0_u128);
     for (index, begin) in begins.iter().enumerate() {
         let end = begins.get(index + 1).map_or(durable + 1, |next| *next);
