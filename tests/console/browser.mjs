@@ -37,9 +37,17 @@ async function step(name, run) {
     await run()
     console.log(`ok   ${name} (${Date.now() - at} ms)`)
   } catch (error) {
-    faults.push(name)
-    console.log(`FAIL ${name}: ${error.stack ?? error}`)
+    faults.push(`${name}: ${error.stack ?? error}\n${await inSight()}`)
+    console.log(`FAIL ${name}`)
   }
+}
+
+/** What the newest page that is open shows, and complained of. */
+async function inSight() {
+  const page = browser.contexts().flatMap((context) => context.pages()).at(-1)
+  if (!page) return 'no page is open'
+  const shown = await page.locator('main').innerText({ timeout: 2_000 }).catch((error) => String(error))
+  return `at ${page.url()}: ${shown.slice(0, 2_000)}\ncomplaints: ${page.complaints.join('\n')}`
 }
 
 /** A page of its own, whose complaints are kept. */
@@ -1126,5 +1134,5 @@ await step('a long list scrolls and filters: nothing is missing or twice, and th
 
 await browser.close()
 console.log(`${faults.length} of the steps failed, in ${Date.now() - began} ms`)
-for (const name of faults) console.log(`FAILED ${name}`)
+for (const fault of faults) console.log(`FAILED ${fault}`)
 process.exit(faults.length ? 1 : 0)
