@@ -33,6 +33,13 @@ impl EventId {
             number: u32::MAX,
         }
     }
+
+    /// Returns the position of the first commit that may have events after this one: its own commit, unless this is
+    /// behind all events of it.
+    #[must_use]
+    pub fn goes_on_at(self) -> u64 {
+        (self.position + u64::from(self.number == u32::MAX)).max(1)
+    }
 }
 
 impl fmt::Display for EventId {

@@ -64,10 +64,11 @@ fn packed_since(
     let places = (log_bytes / PART_BYTES).clamp(1, PLACES);
     let begins = journal.spread(first, durable, usize::try_from(places).unwrap_or(1));
     let most = SAMPLE_BYTES * PLACES / (begins.len() as u64).max(1);
-    // Parts have about as many bytes of the log each, so each ratio counts as much, whatever the size of its records. The
-    // log packs large batches: what packs well has more bytes before that, and the estimate is rather too high then. A
-    // record that is larger than a part counts as one part: among few MB, some such records may be counted too low.
-    let (mut ratios, mut parts) = (0_u128, 0_u128);
+    // Parts have about as many bytes of the log each, so each ratio counts as much, whatever the size of its records;
+    // that of a sample larger than a part, which holds a large record, counts for all its bytes. The log packs large
+    // batches: what packs well has more bytes before that, and the estimate is rather too high then.
+    let part_bytes = log_bytes / places;
+    let (mut ratios, mut weights) = (0_u128, 0_u128);
     for (index, begin) in begins.iter().enumerate() {
         let end = begins.get(index + 1).map_or(durable + 1, |next| *next);
         let mut records = SizeEstimate::of_one_in(1);
@@ -83,15 +84,16 @@ fn packed_since(
             })
         })?;
         if bytes > 0 {
-            ratios += (u128::from(records.room()) << 32) / u128::from(bytes);
-            parts += 1;
+            let weight = u128::from(bytes.max(part_bytes));
+            ratios += (u128::from(records.room()) << 32) / u128::from(bytes) * weight;
+            weights += weight;
         }
         throttle()?;
     }
-    if parts == 0 {
+    if weights == 0 {
         return Ok(log_bytes);
     }
-    let packed = (u128::from(log_bytes) * (ratios / parts)) >> 32;
+    let packed = (u128::from(log_bytes) * (ratios / weights)) >> 32;
     Ok(u64::try_from(packed).unwrap_or(u64::MAX))
 }
 
@@ -174,6 +176,7 @@ mod tests {
         let alike = || alike(3_000, 1_000);
         let small = unlike(1_500, 1_000, &mut random);
         let large = unlike(40, 40_000, &mut random);
+        let huge = unlike(2, 1_000_000, &mut random);
         let middle = alike().len() / 2;
         for (name, records) in [
             ("the newest do not", [alike(), small.clone()].concat()),
@@ -181,6 +184,10 @@ mod tests {
             (
                 "few large ones do not",
                 [&alike()[..middle], large.as_slice(), &alike()[middle..]].concat(),
+            ),
+            (
+                "two, each larger than some parts, do not",
+                [&alike()[..middle], huge.as_slice(), &alike()[middle..]].concat(),
             ),
             ("all do", alike()),
         ] {

@@ -348,9 +348,7 @@ impl ActiveSubscription {
 
     /// Continues at `first`, since the log has nothing before it.
     pub(super) fn skip_to(&mut self, first: u64, now: Now) {
-        // Of the commit of the last event examined, later events may not have been.
-        let is_whole = self.examined.number == u32::MAX;
-        let from = (self.examined.position + u64::from(is_whole)).max(1);
+        let from = self.examined.goes_on_at();
         if from < first {
             self.tell_gap(from, first - 1, now);
             self.examined = EventId::behind(first - 1);
@@ -445,8 +443,8 @@ impl ActiveSubscription {
     /// Returns the first position that deliveries still need of the log, by what the log itself records.
     pub(super) fn needed_from(&self) -> u64 {
         let waiting = self.channel.oldest().map(|id| id.position);
-        let examined = self.recorded.min(self.examined).position + 1;
-        waiting.map_or(examined, |waiting| waiting.min(examined))
+        let unexamined = self.recorded.min(self.examined).goes_on_at();
+        waiting.map_or(unexamined, |waiting| waiting.min(unexamined))
     }
 
     pub(super) fn read_page(&self, id: Uuid, shared: &Arc<Shared>, own: &Webhooks) {
@@ -762,8 +760,10 @@ mod tests {
     fn the_log_is_needed_from_the_first_waiting_or_unrecorded_event() {
         let mut active = active();
         (active.recorded, active.examined) = (id(7), id(30));
-        assert_eq!(active.needed_from(), 8, "30 is not recorded yet");
+        assert_eq!(active.needed_from(), 7, "30 is not recorded yet");
         active.recorded = id(30);
+        assert_eq!(active.needed_from(), 30, "its commit may have more events");
+        (active.recorded, active.examined) = (EventId::behind(30), EventId::behind(30));
         assert_eq!(active.needed_from(), 31);
         active.offer(&event(12), now());
         assert_eq!(active.needed_from(), 12);

@@ -128,8 +128,8 @@ impl Shared {
         let needs = all.iter().filter_map(|subscription| {
             let key = WebhookDeliveries::KIND.key(&[subscription.subscription_id.to_string()]);
             let deliveries = view.at::<WebhookDeliveries>(key)?;
-            let examined = deliveries.examined.map(|examined| examined.position);
-            let next = examined.unwrap_or(view.position(key)) + 1;
+            let begun = || EventId::behind(view.position(key));
+            let next = deliveries.examined.unwrap_or_else(begun).goes_on_at();
             let waiting = deliveries.waiting.first();
             Some(waiting.map_or(next, |waiting| waiting.id.position.min(next)))
         });
