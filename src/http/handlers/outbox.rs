@@ -13,7 +13,7 @@ use crate::domain::outbox::message::MessageStatus;
 use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
 use crate::http::limits::response_room::ResponseRoom;
-use crate::http::read::cursor::{self, Cursors};
+use crate::http::read::cursor::{self, CursorOwner, Cursors};
 use crate::http::read::min_position::come_to;
 use crate::http::read::query::Query;
 use crate::http::response::{Answer, Problems, at_position};
@@ -44,7 +44,7 @@ pub(super) async fn list(
     outgoing: &ResponseRoom,
 ) -> Answer {
     let problems = Problems::PLAIN;
-    let wanted = match wanted(query, &actor.subject) {
+    let wanted = match wanted(query, CursorOwner::of(engine, actor)) {
         Ok(wanted) => wanted,
         Err(rejection) => return problems.rejected(&rejection),
     };
@@ -80,8 +80,8 @@ pub(super) async fn list(
     )
 }
 
-/// Parses the query that `subject` sends. A cursor is bound to the filters, the order and the subject.
-fn wanted(query: Option<&str>, subject: &str) -> Result<Wanted, Rejection> {
+/// Parses the query that `owner` sends. A cursor is bound to the filters, the order and the owner.
+fn wanted(query: Option<&str>, owner: CursorOwner<'_>) -> Result<Wanted, Rejection> {
     let mut query = Query::read(query, &PARAMETERS);
     let status = |text: &str| {
         let mut all = MessageStatus::ALL.into_iter();
@@ -111,7 +111,7 @@ fn wanted(query: Option<&str>, subject: &str) -> Result<Wanted, Rejection> {
     } = &asked;
     let status = status.map(MessageStatus::as_str);
     let cursors = Cursors::bound_to(&format!(
-        "outbox\n{oldest_first}\n{status:?}\n{topic:?}\n{resource:?}\n{subject}"
+        "outbox\n{oldest_first}\n{status:?}\n{topic:?}\n{resource:?}\n{owner}"
     ));
     let after = cursors.place(&mut query, |after| {
         after.parse::<i64>().ok().filter(|number| *number > 0)

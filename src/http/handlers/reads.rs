@@ -10,6 +10,7 @@ use crate::catalogue::{ListRow, ReadRow, Success};
 use crate::domain::rejection::Rejection;
 use crate::http::caller::Caller;
 use crate::http::read::conditional::found_answer;
+use crate::http::read::cursor::CursorOwner;
 use crate::http::read::history::{self, HistoryQuery};
 use crate::http::read::lists;
 use crate::http::read::min_position::{come_to, come_to_place};
@@ -47,7 +48,7 @@ impl Service {
             Ok(actor) => actor,
             Err(answer) => return *answer,
         };
-        let query = match lists::query(row, &actor, uri) {
+        let query = match lists::query(&self.engine, row, &actor, uri) {
             Ok(query) => query,
             Err(rejection) => return problems.rejected(&rejection),
         };
@@ -117,7 +118,7 @@ impl Service {
             Ok(actor) => actor,
             Err(answer) => return *answer,
         };
-        let asked = match HistoryQuery::read(uri, &actor.subject) {
+        let asked = match HistoryQuery::read(uri, CursorOwner::of(&self.engine, &actor)) {
             Ok(asked) => asked,
             Err(rejection) => return problems.rejected(&rejection),
         };

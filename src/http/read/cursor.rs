@@ -1,13 +1,15 @@
 //! Pages of lists, histories and messages: their sizes, and the cursors of the next pages.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
 use super::query::Query;
+use crate::base::actor::Actor;
 use crate::base::digest::Fingerprint;
 use crate::base::json::FaultCode;
+use crate::engine::Engine;
 
 /// Maximum number of items on a page; `LIMIT` is the default.
 const LIMIT_MAX: usize = 500;
@@ -18,6 +20,39 @@ const BOUND: usize = 16;
 /// Returns the requested page size.
 pub(in crate::http) fn limit(query: &mut Query<'_>) -> usize {
     query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT)
+}
+
+/// Whom a cursor is good for: a subject, in one log. A restored log counts its positions on from where it was
+/// restored to, so a place of the log before is another place there.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::http) struct CursorOwner<'a> {
+    pub(in crate::http) log_id: &'a str,
+    pub(in crate::http) subject: &'a str,
+}
+
+impl<'a> CursorOwner<'a> {
+    /// Returns the owner of the cursors that this actor gets from this engine.
+    pub(in crate::http) fn of(engine: &'a Engine, actor: &'a Actor) -> Self {
+        Self {
+            log_id: engine.feed().log_id(),
+            subject: &actor.subject,
+        }
+    }
+
+    /// Returns the owner of a test's cursors.
+    #[cfg(test)]
+    pub(in crate::http) fn named(subject: &'a str) -> Self {
+        Self {
+            log_id: "a log",
+            subject,
+        }
+    }
+}
+
+impl Display for CursorOwner<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.log_id, self.subject)
+    }
 }
 
 /// The cursors of one list, bound to it by a digest.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hyper::{StatusCode, Uri};
 
 use super::conditional::found_answer;
-use super::cursor::{self, Cursors};
+use super::cursor::{self, CursorOwner, Cursors};
 use super::query::{Query, whole_number};
 use crate::base::json::FaultCode;
 use crate::base::time::Timestamp;
@@ -56,14 +56,14 @@ pub(in crate::http) struct HistoryQuery {
 }
 
 impl HistoryQuery {
-    /// Parses the query that `subject` sends to the history at this path.
+    /// Parses the query that `owner` sends to the history at this path.
     ///
     /// # Errors
     /// `request_invalid` with every fault.
-    pub(in crate::http) fn read(uri: &Uri, subject: &str) -> Result<Self, Rejection> {
+    pub(in crate::http) fn read(uri: &Uri, owner: CursorOwner<'_>) -> Result<Self, Rejection> {
         let mut query = Query::read(uri.query(), &["limit", "cursor"]);
         let limit = cursor::limit(&mut query);
-        let cursors = Cursors::bound_to(&format!("{}\n{subject}", uri.path()));
+        let cursors = Cursors::bound_to(&format!("{}\n{owner}", uri.path()));
         let from = cursors.place(&mut query, |from| {
             from.parse().ok().filter(|from| *from > 0)
         });
@@ -191,7 +191,9 @@ mod tests {
 
     #[test]
     fn a_cursor_is_good_for_its_history_and_its_reader_alone() {
-        let read = |uri: &str, subject: &str| HistoryQuery::read(&uri.parse().unwrap(), subject);
+        let read = |uri: &str, subject: &str| {
+            HistoryQuery::read(&uri.parse().unwrap(), CursorOwner::named(subject))
+        };
         let first = read("/things/1/history", "me").unwrap();
         let page = HistoryPage {
             revisions: vec!["{}".into()],
@@ -223,7 +225,11 @@ mod tests {
     #[test]
     fn a_refused_past_read_succeeds_once_an_unsent_response_is_sent() {
         let large = "7".repeat(17 << 10);
-        let asked = HistoryQuery::read(&"/things/1/history".parse().unwrap(), "me").unwrap();
+        let asked = HistoryQuery::read(
+            &"/things/1/history".parse().unwrap(),
+            CursorOwner::named("me"),
+        )
+        .unwrap();
         let page = || HistoryPage {
             revisions: vec![large.clone()],
             ..HistoryPage::default()

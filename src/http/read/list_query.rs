@@ -1,6 +1,6 @@
 //! The query of a list: page size, order, cursor, filters.
 
-use super::cursor::{self, Cursors};
+use super::cursor::{self, CursorOwner, Cursors};
 use super::query::Query;
 use crate::base::json::FaultCode;
 use crate::base::text::is_blank;
@@ -60,7 +60,7 @@ pub struct ListQuery {
 }
 
 impl ListQuery {
-    /// Parses the query that `subject` sends to the list of this name. Beside `limit`, `order` and
+    /// Parses the query that `owner` sends to the list of this name. Beside `limit`, `order` and
     /// `cursor` the list has parameters of its own, and filters, each with an identifier's bounds.
     /// `is_place` says whether a cursor's place is valid.
     ///
@@ -69,7 +69,7 @@ impl ListQuery {
     pub fn read(
         query: Option<&str>,
         list: &str,
-        subject: &str,
+        owner: CursorOwner<'_>,
         own: &[OwnParameter],
         filters: &[&'static str],
         is_place: fn(&str) -> bool,
@@ -95,7 +95,7 @@ impl ListQuery {
             });
             given.extend(value.map(|value| (*name, value)));
         }
-        let bound_to = format!("{list}\n{order}\n{own:?}\n{given:?}\n{subject}");
+        let bound_to = format!("{list}\n{order}\n{own:?}\n{given:?}\n{owner}");
         let cursors = Cursors::bound_to(&bound_to);
         let after = cursors.place(&mut query, |after| {
             is_place(after).then(|| after.to_owned())
@@ -154,7 +154,8 @@ mod tests {
     #[test]
     fn every_fault_of_a_list_s_query_is_told_with_its_place() {
         let own: &[(&str, &[&str])] = &[("state", &["waiting", "dead"])];
-        let read = |query| ListQuery::read(Some(query), "list", "subject", own, &["by"], |_| true);
+        let owner = CursorOwner::named("me");
+        let read = |query| ListQuery::read(Some(query), "list", owner, own, &["by"], |_| true);
         let faults = |query| -> Vec<_> {
             let faults = read(query).unwrap_err().faults.into_iter();
             faults
@@ -186,25 +187,31 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_is_good_for_its_list_order_filters_and_reader_alone() {
+    fn a_cursor_is_good_for_its_list_order_filters_reader_and_log_alone() {
         let own: &[(&str, &[&str])] = &[("state", &["waiting", "dead"])];
-        let first = ListQuery::read(Some("state=dead"), "list", "me", own, &[], |_| true).unwrap();
+        let me = CursorOwner::named("me");
+        let first = ListQuery::read(Some("state=dead"), "list", me, own, &[], |_| true).unwrap();
         let cursor = first.cursor("7-1");
         let again = format!("state=dead&limit=3&cursor={cursor}");
-        let next = ListQuery::read(Some(&again), "list", "me", own, &[], |_| true).unwrap();
+        let next = ListQuery::read(Some(&again), "list", me, own, &[], |_| true).unwrap();
         assert_eq!((next.after.as_str(), next.limit), ("7-1", 3));
-        for (query, list, subject) in [
-            (format!("cursor={cursor}"), "list", "me"),
+        let restored = CursorOwner {
+            log_id: "its restored log",
+            ..me
+        };
+        for (query, list, owner) in [
+            (format!("cursor={cursor}"), "list", me),
             (
                 format!("state=dead&order=oldest&cursor={cursor}"),
                 "list",
-                "me",
+                me,
             ),
-            (again.clone(), "other", "me"),
-            (again, "list", "you"),
+            (again.clone(), "other", me),
+            (again.clone(), "list", CursorOwner::named("you")),
+            (again, "list", restored),
         ] {
             assert!(
-                ListQuery::read(Some(&query), list, subject, own, &[], |_| true).is_err(),
+                ListQuery::read(Some(&query), list, owner, own, &[], |_| true).is_err(),
                 "{query}"
             );
         }

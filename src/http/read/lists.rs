@@ -6,6 +6,7 @@ use hyper::Uri;
 use hyper::header::HeaderMap;
 
 use super::conditional::{found_body, tag_of};
+use super::cursor::CursorOwner;
 use super::list_query::ListQuery;
 use crate::base::actor::Actor;
 use crate::catalogue::{ListRow, Success};
@@ -20,10 +21,16 @@ use crate::journal::tables::ListedAt;
 ///
 /// # Errors
 /// `request_invalid` with every fault.
-pub fn query(row: &'static ListRow, actor: &Actor, uri: &Uri) -> Result<ListQuery, Rejection> {
+pub fn query(
+    engine: &Engine,
+    row: &'static ListRow,
+    actor: &Actor,
+    uri: &Uri,
+) -> Result<ListQuery, Rejection> {
     let names: Vec<_> = row.filters().map(|(_, name)| name).collect();
     let is_place = |after: &str| after.parse::<ListedAt>().is_ok();
-    ListQuery::read(uri.query(), row.path, &actor.subject, &[], &names, is_place)
+    let owner = CursorOwner::of(engine, actor);
+    ListQuery::read(uri.query(), row.path, owner, &[], &names, is_place)
 }
 
 /// Returns the position in the place after which the page begins, from the cursor.

@@ -18,6 +18,7 @@ use crate::engine::webhooks::handle::Webhooks;
 use crate::engine::webhooks::lists::WebhookListRequest;
 use crate::engine::{CommandRequest, CommandResult, Engine, Mode};
 use crate::http::limits::response_room::{ResponseRoom, ResponseRoomOf, charged};
+use crate::http::read::cursor::CursorOwner;
 use crate::http::read::list_query::{ListQuery, OwnParameter};
 use crate::http::read::lists::body_of;
 use crate::http::read::min_position::{come_to, come_to_place};
@@ -144,8 +145,8 @@ impl ManagedList<'_> {
             true => (DELIVERY_STATES, is_place::<EventId>),
             false => (&[][..], is_place::<Rank>),
         };
-        let subject = &self.actor.subject;
-        let query = ListQuery::read(uri.query(), uri.path(), subject, own, &[], is_place);
+        let owner = CursorOwner::of(self.engine, self.actor);
+        let query = ListQuery::read(uri.query(), uri.path(), owner, own, &[], is_place);
         let query = match query {
             Ok(query) => query,
             Err(rejection) => return problems.rejected(&rejection),
