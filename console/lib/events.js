@@ -112,6 +112,16 @@ function inSight(signal) {
 }
 
 /**
+ * Does this after so many milliseconds, once the page is in sight, unless that is given up before.
+ * @param {() => void} what @param {number} time @param {AbortSignal} signal
+ */
+export async function later(what, time, signal) {
+  await rest(time)
+  await inSight(signal)
+  if (!signal.aborted) what()
+}
+
+/**
  * Ends an attempt when nothing is to be followed any more, or the page has been out of sight for a while. What it
  * gives is to be called when the attempt is over.
  * @param {AbortController} attempt @param {AbortSignal} signal

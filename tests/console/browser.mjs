@@ -1066,6 +1066,32 @@ await step('what was answered before it was known from where events are told is 
   }
 })
 
+await step('what could not be renewed is renewed a little later: a resource, its history and a list', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await signedIn(page)
+  await page.locator('.is-live').waitFor()
+  const refusedOnce = (path, refusal) => page.route((url) => url.pathname === path, (route) => (refusal ? route.fulfill(refusal) : route.abort()), { times: 1 })
+  await go(page, `#/resource${profile}`)
+  await page.locator('.body').waitFor()
+  await refusedOnce(profile, { status: 503, json: { code: 'unavailable' } })
+  const { name } = await renamed()
+  await page.locator('.body').getByText(name, { exact: true }).waitFor()
+  await go(page, `#/resource${profile}?tab=history`)
+  await page.locator('.revision').first().waitFor()
+  await refusedOnce(`${profile}/history`, { status: 429, json: { code: 'overloaded' } })
+  const { revision } = await renamed()
+  await page.locator('.revision-number', { hasText: page.t('timeline.revision', { n: revision }) }).waitFor()
+  await go(page, '#/statements?branch=branch-renewed-1&order=newest')
+  await page.getByText(page.t('statements.none')).waitFor()
+  await refusedOnce('/settlement-statements', null)
+  const { example } = (await (await fetch(`${base}/openapi.json`)).json()).paths['/settlement-deposit-requests'].post.requestBody.content['application/json']
+  const sent = await api('POST', '/settlement-deposit-requests', { body: { ...example, branchProfileId: 'branch-renewed-1', statementCode: 'RENEWED', idempotencyKey: 'renewed' } })
+  check(sent.status === 201, JSON.stringify(sent.body))
+  await page.waitForSelector('[data-row="0"]')
+  check((await page.locator('.problem').count()) === 0, 'what was refused is still told')
+  await page.context().close()
+})
+
 await step('a reservation says that there is more of a kind, and when its first decision was made', async () => {
   const page = await opened({ language: 'en', width: 1440 })
   const item = (number) => ({ paymentDelegationId: `delegation-${number}`, payerMemberId: `payer-${number}`, maximumAuthorizedAmountKrw: 1, grantedAt: '2026-11-01T00:00:00Z' })
