@@ -5,7 +5,7 @@
 import { effect, html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../lib/html.js'
 import { freshKey, get } from '../lib/api.js'
 import { anyOf, onEvents } from '../lib/events.js'
-import { bound, problemOf } from '../lib/load.js'
+import { bound, problemOf, useRepeat } from '../lib/load.js'
 import { number } from '../lib/format.js'
 import { actor } from '../lib/session.js'
 import { t } from '../lib/words.js'
@@ -153,6 +153,8 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
     setHeld(held)
   }
 
+  const repeat = useRepeat()
+  const renew = useRef((/** @type {number} */ _count) => {})
   const ask = useCallback((/** @type {string | undefined} */ cursor, /** @type {(held: Held, page: any) => Held} */ join, limit = PAGE) => {
     asking.current?.abort()
     const abort = bound(scope)
@@ -164,6 +166,7 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
         if (asking.current === abort) asking.current = null
         if (abort.signal.aborted) return
         setProblem(null)
+        if (!cursor) repeat.answered()
         hold(join(kept.current, page))
         // One that stands: a browser keeps them all, for as long as the page is open.
         performance.clearMeasures('carebook.page')
@@ -173,6 +176,7 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
         if (asking.current === abort) asking.current = null
         if (abort.signal.aborted) return
         setProblem(problemOf(error))
+        if (!cursor && kept.current.pages.length) repeat.failed(problemOf(error), () => renew.current(1))
       },
     )
   }, [key])
@@ -182,6 +186,7 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
       setNews((news) => news + 1)
       return
     }
+    repeat.stop()
     setNews(0)
     if (box.current) box.current.scrollTop = 0
     ask(undefined, (_, page) => begun(page))
@@ -197,6 +202,7 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
     else begin()
     return () => {
       asking.current?.abort()
+      repeat.stop()
       leave(at, kept.current, top.current)
     }
   }, [key])
@@ -221,13 +227,17 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
 
   const isFirst = useRef(true)
   isFirst.current = held.first === 0
+  // What is being read lower down stays as it is.
+  renew.current = (count) => {
+    if ((box.current?.scrollTop ?? 0) < 40 && isFirst.current) begin()
+    else setNews((news) => news + count)
+  }
   useEffect(() => {
     if (!concerns) return
     return onEvents((events) => {
       if (!anyOf(events, concerns)) return
       const ours = events.filter((event) => concerns(event.subject, event.type))
-      if ((box.current?.scrollTop ?? 0) < 40 && isFirst.current) begin()
-      else setNews((news) => news + Math.max(1, ours.length))
+      renew.current(Math.max(1, ours.length))
     })
   }, [key])
 

@@ -3,7 +3,7 @@
 import { html, useCallback, useEffect, useRef, useState } from '../lib/html.js'
 import { get } from '../lib/api.js'
 import { anyOf, onEvents } from '../lib/events.js'
-import { problemOf } from '../lib/load.js'
+import { problemOf, useRepeat } from '../lib/load.js'
 import { t, word } from '../lib/words.js'
 import { Differences } from './differences.js'
 import { Loading, Problem } from './states.js'
@@ -37,8 +37,10 @@ export function Timeline({ path, subject, stoodAt }) {
       (error) => !abort.signal.aborted && setProblem(problemOf(error)),
     )
   }, [path])
+  const repeat = useRepeat()
   // What is new comes before what is being read, which stays as it is.
   const renew = useCallback(async () => {
+    repeat.stop()
     renewing.current?.abort()
     const newest = shown.current?.[0]?.position
     if (newest === undefined) return ask(undefined)
@@ -53,10 +55,13 @@ export function Timeline({ path, subject, stoodAt }) {
         fresh.push(...newer)
         cursor = newer.length < page.revisions.length ? null : page.next
       }
+      repeat.answered()
       setProblem(null)
       setRevisions((old) => [...fresh.filter((one) => one.position > (old?.[0]?.position ?? 0)), ...(old ?? [])])
     } catch (error) {
-      if (!abort.signal.aborted) setProblem(problemOf(error))
+      if (abort.signal.aborted) return
+      setProblem(problemOf(error))
+      repeat.failed(problemOf(error), renew)
     }
   }, [path])
   useEffect(() => {
@@ -65,6 +70,7 @@ export function Timeline({ path, subject, stoodAt }) {
     return () => {
       asking.current?.abort()
       renewing.current?.abort()
+      repeat.stop()
     }
   }, [path])
   useEffect(() => onEvents((events) => {

@@ -52,6 +52,16 @@ const PATIENCE = { read: 40_000, sent: 60_000 }
 const OPEN = ['/openapi.json', '/readyz']
 /** The last token that the service has taken. */
 let taken = ''
+/** @type {(position: number, asked: number) => void} */
+let noted = () => {}
+
+/**
+ * Names who is told the position that each answer depends on, and when it was asked for, as `performance.now()`.
+ * @param {(position: number, asked: number) => void} listener
+ */
+export function onPosition(listener) {
+  noted = listener
+}
 
 /** Whether something was to be done. @param {string} method @param {Asked} asked @returns {'read' | 'sent'} */
 const kindOf = (method, asked) => (method === 'GET' || asked.query?.dryRun ? 'read' : 'sent')
@@ -78,6 +88,7 @@ export async function send(method, path, asked = {}, signal = asked.signal) {
   if (token) headers.Authorization = `Bearer ${token}`
   if (asked.key) headers['Idempotency-Key'] = asked.key
   if (asked.body !== undefined) headers['Content-Type'] = 'application/json'
+  const began = performance.now()
   let answer
   try {
     answer = await fetch(address(path, asked.query), {
@@ -93,6 +104,8 @@ export async function send(method, path, asked = {}, signal = asked.signal) {
     throw unanswered(error, method, asked)
   }
   heard(answer.headers.get('date'))
+  const position = answer.headers.get('carebook-position')
+  if (position) noted(Number(position), began)
   if (token && (answer.ok || answer.status === 403) && !OPEN.includes(path)) taken = token
   if (answer.status === 401 && token && token === actor.value?.token) signOut(taken === token ? 'signIn.ended' : 'signIn.notTaken')
   return answer

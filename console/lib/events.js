@@ -1,10 +1,11 @@
 // What is committed, as it is committed: one stream for the whole page, while somebody listens. After
 // a break it goes on after the last event, so nothing is asked for where nothing is new. Where more is
 // committed than people can read, it pauses, longer each time, and tells that much has changed instead of
-// each change. Out of sight nothing is followed.
+// each change. Out of sight nothing is followed. What was answered as of a time before the stream begins is asked for
+// again: nothing tells what came between.
 
 import { effect, signal } from './html.js'
-import { call, get, Refused, send } from './api.js'
+import { call, get, onPosition, Refused, send } from './api.js'
 import { actor } from './session.js'
 
 /** @typedef {{id: string, type: string, subject: string, time: string, data: Record<string, any>}} Told */
@@ -108,6 +109,16 @@ function inSight(signal) {
     signal.addEventListener('abort', look)
     look()
   })
+}
+
+/**
+ * Does this after so many milliseconds, once the page is in sight, unless that is given up before.
+ * @param {() => void} what @param {number} time @param {AbortSignal} signal
+ */
+export async function later(what, time, signal) {
+  await rest(time)
+  await inSight(signal)
+  if (!signal.aborted) what()
 }
 
 /**
@@ -236,7 +247,17 @@ async function follow(signal) {
   }
 }
 
-/** Where the log is now: what was before is no news. @param {AbortSignal} signal */
+/** Where the log was when its end was last asked for, and when that was known; before, nothing is. */
+let end = { position: 0, known: 0 }
+/** The lowest position of what was answered before the end was known. */
+let lowest = Infinity
+
+onPosition((position, asked) => {
+  if (!end.known) lowest = Math.min(lowest, position)
+  else if (asked < end.known && position < end.position) tell(MANY)
+})
+
+/** Where the log is now: what was before is no news, except to what was answered without it. @param {AbortSignal} signal */
 async function newest(signal) {
   const answer = await call('GET', '/events', { query: { limit: 1 }, signal }).catch((error) => {
     if (error instanceof Refused && error.problem.status === 403) return null
@@ -246,6 +267,9 @@ async function newest(signal) {
   // Not from the beginning of the log, only because the service could not say where its end is.
   const position = answer.headers.get('carebook-position')
   if (!position) throw new Error('no position')
+  end = { position: Number(position), known: performance.now() }
+  if (lowest < end.position) tell(MANY)
+  lowest = Infinity
   return `${position}-0`
 }
 
@@ -260,6 +284,8 @@ effect(() => {
     abort.abort()
     // What one actor may be told is not told to the next.
     gathered = []
+    end = { position: 0, known: 0 }
+    lowest = Infinity
   }
 })
 

@@ -2,7 +2,7 @@
 
 import { useCallback, useEffect, useRef, useState } from './html.js'
 import { Refused } from './api.js'
-import { anyOf, onEvents } from './events.js'
+import { anyOf, later, onEvents } from './events.js'
 
 /**
  * @template T
@@ -44,6 +44,36 @@ export function bound(scope) {
   return abort
 }
 
+/** How long after a failure what is shown is asked for once more, in milliseconds: twice as long each time. */
+const REPEATED_AFTER = 2_000
+const REPEATED_AFTER_MAX = 30_000
+
+/** Whether the same may be answered later, though nobody does anything about it. @param {import('./api.js').Problem} problem */
+const passes = ({ code, status }) => code === 'unreachable' || status === 429 || status >= 500
+
+/**
+ * For what is shown and could not be renewed, which no further event may tell of: it is asked for once more after a
+ * while, until it was answered or refused for good.
+ */
+export function useRepeat() {
+  const waiting = useRef(/** @type {AbortController | null} */ (null))
+  const pause = useRef(REPEATED_AFTER)
+  const stop = useCallback(() => waiting.current?.abort(), [])
+  useEffect(() => stop, [])
+  const answered = useCallback(() => {
+    stop()
+    pause.current = REPEATED_AFTER
+  }, [])
+  const failed = useCallback((/** @type {import('./api.js').Problem} */ problem, /** @type {() => void} */ again) => {
+    stop()
+    if (!passes(problem)) return
+    waiting.current = new AbortController()
+    later(again, pause.current, waiting.current.signal)
+    pause.current = Math.min(pause.current * 2, REPEATED_AFTER_MAX)
+  }, [])
+  return { answered, failed, stop }
+}
+
 /**
  * @template T
  * @param {(signal: AbortSignal) => Promise<T>} ask
@@ -60,17 +90,30 @@ export function useLoad(ask, inputs, concerns, scope) {
   const [turn, setTurn] = useState(0)
   const asking = useRef(ask)
   asking.current = ask
+  const isShown = useRef(false)
+  isShown.current = state.value !== undefined
+  const again = useCallback(() => setTurn((turn) => turn + 1), [])
+  const repeat = useRepeat()
   useEffect(() => {
+    repeat.stop()
     const abort = bound(scope)
     if (abort.signal.aborted) return
     setState((old) => (old.of === of ? { ...old, isLoading: true } : { of, isLoading: true }))
     asking.current(abort.signal).then(
-      (value) => !abort.signal.aborted && setState({ of, value, isLoading: false }),
-      (error) => !abort.signal.aborted && setState((old) => ({ of, value: old.of === of ? old.value : undefined, problem: problemOf(error), isLoading: false })),
+      (value) => {
+        if (abort.signal.aborted) return
+        repeat.answered()
+        setState({ of, value, isLoading: false })
+      },
+      (error) => {
+        if (abort.signal.aborted) return
+        const problem = problemOf(error)
+        if (isShown.current) repeat.failed(problem, again)
+        setState((old) => ({ of, value: old.of === of ? old.value : undefined, problem, isLoading: false }))
+      },
     )
     return () => abort.abort()
   }, [of, turn])
-  const again = useCallback(() => setTurn((turn) => turn + 1), [])
   const concerning = useRef(concerns)
   concerning.current = concerns
   useEffect(() => {

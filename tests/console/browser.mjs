@@ -27,6 +27,8 @@ const browser = await driver.launch({
   args: ['--no-sandbox', '--no-proxy-server', '--disable-background-networking', '--disable-component-update'],
 })
 
+const pause = (time) => new Promise((done) => setTimeout(done, time))
+
 function check(holds, what) {
   if (!holds) throw new Error(what)
 }
@@ -85,26 +87,28 @@ async function opened({ language, width, look = 'light' }) {
   return page
 }
 
-/** Goes on with Tab until what has the focus is this. */
+/** Goes on with Tab until what has the focus is this. What is still being asked for may come while it goes round. */
 async function tabTo(page, what, matches, most = 90) {
-  for (let times = 0; times < most; times += 1) {
-    if (await page.evaluate(matches[0], matches[1])) return
-    await page.keyboard.press('Tab')
+  for (const until = Date.now() + 10_000; ; await pause(100)) {
+    for (let times = 0; times < most; times += 1) {
+      if (await page.evaluate(matches[0], matches[1])) return
+      await page.keyboard.press('Tab')
+    }
+    if (Date.now() > until) throw new Error(`the keyboard does not come to ${what}`)
   }
-  throw new Error(`the keyboard does not come to ${what}`)
 }
 
 const isLink = (text) => [(text) => document.activeElement?.matches('a') && document.activeElement.textContent.trim() === text, text]
 const isButton = (text) => [(text) => document.activeElement?.matches('button') && (document.activeElement.textContent.trim() === text || document.activeElement.ariaLabel === text), text]
 const matches = (selector) => [(selector) => Boolean(document.activeElement?.matches(selector)), selector]
 
-async function signedIn(page) {
-  await page.goto(`${base}/console`)
+async function signedIn(page, hash = '') {
+  await page.goto(`${base}/console${hash}`)
   await page.waitForSelector('#token')
   await tabTo(page, 'the token', matches('#token'))
   await page.keyboard.insertText(token)
   await page.keyboard.press('Enter')
-  await page.waitForSelector('main h1')
+  await page.waitForSelector('main:not(.alone) h1')
 }
 
 /** To a page of the navigation, by keyboard. */
@@ -616,7 +620,7 @@ async function busy(milliseconds) {
     const code = `BUSY-${until}-${number}`
     const body = { ...example, branchProfileId: 'branch-busan-1', statementCode: number % 5 ? code : '', idempotencyKey: code }
     await Promise.all([api('POST', '/settlement-deposit-requests', { body }), api('GET', '/settlement-statements?limit=5')])
-    await new Promise((done) => setTimeout(done, 40 + 60 * Math.abs(Math.sin(number / 9))))
+    await pause(40 + 60 * Math.abs(Math.sin(number / 9)))
   }
 }
 
@@ -687,7 +691,7 @@ await step('a resource that is not there shows nothing of the one before it, and
   await page.waitForSelector('#token')
   await page.fill('#token', token)
   await page.keyboard.press('Enter')
-  await page.waitForSelector('main h1')
+  await page.waitForSelector('main:not(.alone) h1')
   check((await page.locator('[aria-pressed="true"]').count()) === 0, 'values of persons are shown to who signs in next')
   await page.context().close()
 })
@@ -1002,19 +1006,23 @@ await step('the same search once more asks once more, and says by what it was fo
   await page.context().close()
 })
 
+const profile = '/branch-office-profiles/branch-seoul-1'
+
+/** Gives the branch in Seoul another name. */
+async function renamed() {
+  const { example } = (await (await fetch(`${base}/openapi.json`)).json()).paths['/branch-office-profile-updates'].post.requestBody.content['application/json']
+  const { revision } = (await api('GET', `${profile}/history?limit=1`)).body.revisions[0]
+  const name = `서울 ${revision + 1}`
+  const made = await api('POST', '/branch-office-profile-updates', { body: { ...example, commandId: name, revisionId: name, expectedRevision: revision, displayName: name } })
+  check(made.status < 300, JSON.stringify(made.body))
+  return { name, revision: revision + 1 }
+}
+
 await step('a history that is being read stays as it is, and what is new comes before it', async () => {
-  const example = (await (await fetch(`${base}/openapi.json`)).json()).paths['/branch-office-profile-updates'].post.requestBody.content['application/json'].example
-  const path = '/branch-office-profiles/branch-seoul-1'
-  const stands = async () => (await api('GET', `${path}/history?limit=1`)).body.revisions[0].revision
-  const update = async (revision) => {
-    const made = await api('POST', '/branch-office-profile-updates', { body: { ...example, commandId: `history-${revision}`, revisionId: `history-${revision}`, expectedRevision: revision, displayName: `서울 ${revision}` } })
-    check(made.status < 300, JSON.stringify(made.body))
-  }
-  const from = await stands()
-  for (let revision = from; revision < from + 22; revision += 1) await update(revision)
+  for (let times = 0; times < 22; times += 1) await renamed()
   const page = await opened({ language: 'en', width: 1440 })
   await signedIn(page)
-  await go(page, `#/resource${path}?tab=history`)
+  await go(page, `#/resource${profile}?tab=history`)
   await page.getByRole('button', { name: page.t('timeline.older') }).click()
   await page.getByText(page.t('timeline.complete')).waitFor()
   const count = await page.locator('.revision').count()
@@ -1022,10 +1030,69 @@ await step('a history that is being read stays as it is, and what is new comes b
   const open = () => page.locator('.revision details[open] .revision-number').allInnerTexts()
   await page.locator('.revision summary').nth(count - 1).click()
   const before = await open()
-  await update(from + 22)
-  await page.locator('.revision-number', { hasText: page.t('timeline.revision', { n: from + 23 }) }).waitFor()
+  const { revision } = await renamed()
+  await page.locator('.revision-number', { hasText: page.t('timeline.revision', { n: revision }) }).waitFor()
   check((await page.locator('.revision').count()) === count + 1, 'older revisions are gone')
   check((await open()).join() === before.join(), `${await open()} are open, and not ${before}`)
+  await page.context().close()
+})
+
+await step('what was answered before it was known from where events are told is asked for again, if it is older', async () => {
+  for (const isLate of [false, true]) {
+    const page = await opened({ language: 'en', width: 1440 })
+    let [tellEnd, tellBody] = [() => {}, () => {}]
+    const endMay = new Promise((done) => { tellEnd = done })
+    const bodyMay = new Promise((done) => { tellBody = done })
+    const isOfEnd = (url) => url.pathname === '/events' && !url.searchParams.has('after')
+    await page.route(isOfEnd, async (route) => {
+      await endMay
+      await route.continue()
+    })
+    const read = new Promise((done) => {
+      page.route((url) => url.pathname === profile, async (route) => {
+        const response = await route.fetch()
+        done(response)
+        if (isLate) await bodyMay
+        await route.fulfill({ response })
+      }, { times: 1 })
+    })
+    await signedIn(page, `#/resource${profile}`)
+    const { revisionId } = await (await read).json()
+    if (!isLate) await page.locator('.body').getByText(revisionId, { exact: true }).waitFor()
+    const { name } = await renamed()
+    const ended = page.waitForResponse((answer) => isOfEnd(new URL(answer.url())))
+    tellEnd()
+    await (await ended).finished()
+    if (isLate) await page.locator('.is-live').waitFor()
+    tellBody()
+    await page.locator('.body').getByText(name, { exact: true }).waitFor()
+    await page.context().close()
+  }
+})
+
+await step('what could not be renewed is renewed a little later: a resource, its history and a list', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await signedIn(page)
+  await page.locator('.is-live').waitFor()
+  const refusedOnce = (path, refusal) => page.route((url) => url.pathname === path, (route) => (refusal ? route.fulfill(refusal) : route.abort()), { times: 1 })
+  await go(page, `#/resource${profile}`)
+  await page.locator('.body').waitFor()
+  await refusedOnce(profile, { status: 503, json: { code: 'unavailable' } })
+  const { name } = await renamed()
+  await page.locator('.body').getByText(name, { exact: true }).waitFor()
+  await go(page, `#/resource${profile}?tab=history`)
+  await page.locator('.revision').first().waitFor()
+  await refusedOnce(`${profile}/history`, { status: 429, json: { code: 'overloaded' } })
+  const { revision } = await renamed()
+  await page.locator('.revision-number', { hasText: page.t('timeline.revision', { n: revision }) }).waitFor()
+  await go(page, '#/statements?branch=branch-renewed-1&order=newest')
+  await page.getByText(page.t('statements.none')).waitFor()
+  await refusedOnce('/settlement-statements', null)
+  const { example } = (await (await fetch(`${base}/openapi.json`)).json()).paths['/settlement-deposit-requests'].post.requestBody.content['application/json']
+  const sent = await api('POST', '/settlement-deposit-requests', { body: { ...example, branchProfileId: 'branch-renewed-1', statementCode: 'RENEWED', idempotencyKey: 'renewed' } })
+  check(sent.status === 201, JSON.stringify(sent.body))
+  await page.waitForSelector('[data-row="0"]')
+  check((await page.locator('.problem').count()) === 0, 'what was refused is still told')
   await page.context().close()
 })
 
