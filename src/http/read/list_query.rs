@@ -66,7 +66,7 @@ impl ListQuery {
     ///
     /// # Errors
     /// `request_invalid` with every fault.
-    pub fn read(
+    pub(in crate::http) fn read(
         query: Option<&str>,
         list: &str,
         owner: CursorOwner<'_>,

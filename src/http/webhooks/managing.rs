@@ -165,7 +165,7 @@ impl ManagedList<'_> {
         }
         let mut parameters = self.parameters.to_vec();
         parameters.extend(&query.own);
-        let mut share = self.outgoing.to(subject).share();
+        let mut share = self.outgoing.to(owner.subject).share();
         let grow = &mut |bytes| share.grow(bytes);
         let found = match is_of_deliveries {
             true => {
