@@ -140,13 +140,15 @@ fn warn_of_expiry(tls: &Tls) {
     }
 }
 
-/// Reads the certificate again at SIGHUP and when its files have changed, on a thread of its own: a disk that hangs
-/// must block nothing else.
+/// Reads the certificate again at SIGHUP and every 10 seconds, on a thread of its own: a disk that hangs must block
+/// nothing else.
 pub(super) fn keep_certificate_fresh(tls: Arc<Tls>) -> std::io::Result<()> {
     warn_of_expiry(&tls);
     reread("certificate", CERTIFICATE_INTERVAL, move || {
+        let was_usable = tls.figures().is_usable;
         match tls.reload() {
-            Ok(false) => {}
+            Ok(false) if was_usable => {}
+            Ok(false) => tracing::info!("the certificate in use can be read again"),
             Ok(true) => {
                 tracing::info!("the certificate was replaced");
                 warn_of_expiry(&tls);
