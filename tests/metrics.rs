@@ -264,9 +264,10 @@ fn the_end_of_the_certificate_in_use_is_told_and_what_cannot_be_used() {
     let server = secured(&world, &[]);
     let ends = || inside(&server, "carebook_certificate_end_timestamp_seconds");
     let failures = || inside(&server, "carebook_certificate_failures_total");
+    let is_usable = || inside(&server, "carebook_certificate_is_usable");
     let first = ends();
     assert!((first - (now() + 3_600) as f64).abs() < 60.0, "{first}");
-    assert_eq!(failures(), 0.0);
+    assert_eq!((is_usable(), failures()), (1.0, 0.0));
     let second = certify(&world, 86_400);
     server.signal("HUP");
     until("the new one is in use", || ends() == second);
@@ -274,6 +275,18 @@ fn the_end_of_the_certificate_in_use_is_told_and_what_cannot_be_used() {
     server.signal("HUP");
     until("it is told that it cannot be used", || failures() > 0.0);
     assert_eq!(ends(), second, "the last good one is in use");
+    let counted = failures();
+    server.signal("HUP");
+    until("it is told again", || failures() > counted);
+    assert_eq!(is_usable(), 0.0);
+    let third = certify(&world, 172_800);
+    server.signal("HUP");
+    until("the next one is in use", || ends() == third);
+    until("it is told that it can be used", || is_usable() == 1.0);
+    std::fs::remove_file(world.path("cert.pem")).unwrap();
+    server.signal("HUP");
+    until("it is told that it is missing", || is_usable() == 0.0);
+    assert_eq!(ends(), third, "the last good one is in use");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
-use crate::support::{World, carebook, serve_arguments};
+use crate::support::{Server, World, carebook, serve_arguments, until};
 
 /// A server that speaks TLS with a certificate of its own; killed when dropped.
 pub struct Secure {
@@ -290,15 +290,51 @@ fn a_key_that_is_not_the_certificate_s_is_named_before_anything_is_opened() {
     assert!(!world.data().exists());
 }
 
-#[test]
-fn an_expired_certificate_is_reported_by_a_check_and_at_a_start() {
-    let world = World::new();
+/// Puts a certificate that has expired, and its key, where the server looks.
+fn certify_until_2020(world: &World) {
     let mut parameters = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
     parameters.not_after = rcgen::date_time_ymd(2020, 2, 29);
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = parameters.self_signed(&key).unwrap();
     std::fs::write(world.path("cert.pem"), certificate.pem()).unwrap();
     std::fs::write(world.path("key.pem"), key.serialize_pem()).unwrap();
+}
+
+#[test]
+fn each_signal_warns_of_a_certificate_that_has_expired_and_of_files_that_cannot_be_used() {
+    let world = World::new();
+    certify_until_2020(&world);
+    let log = world.path("log");
+    let mut command = carebook();
+    serve_arguments(&mut command, &world)
+        .arg("--tls-cert")
+        .arg(world.path("cert.pem"))
+        .arg("--tls-key")
+        .arg(world.path("key.pem"))
+        .stderr(std::fs::File::create(&log).unwrap());
+    let server = Server::spawn_telling(command);
+    let told = |what: &str| std::fs::read_to_string(&log).unwrap().matches(what).count();
+    let expired = "the certificate has expired";
+    until("it is told at the start", || told(expired) == 1);
+    for times in 2..4 {
+        server.signal("HUP");
+        until("it is told again", || told(expired) == times);
+    }
+    std::fs::write(world.path("cert.pem"), "nothing").unwrap();
+    for _ in 0..2 {
+        let (ends, before) = (told(expired), told("it holds no certificate"));
+        server.signal("HUP");
+        until("the files are told of", || {
+            told("it holds no certificate") > before
+        });
+        until("the one in use is told of", || told(expired) > ends);
+    }
+}
+
+#[test]
+fn an_expired_certificate_is_reported_by_a_check_and_at_a_start() {
+    let world = World::new();
+    certify_until_2020(&world);
     let serve = |more: &[&str]| {
         let mut command = carebook();
         serve_arguments(&mut command, &world)

@@ -166,7 +166,7 @@ pub(super) fn watched(file: &Path) -> io::Result<Arc<Backups>> {
         read.set(status.ok().map(|status| status.figures()));
     };
     look();
-    reread("backup-status", INTERVAL, look)?;
+    reread("backup-status", INTERVAL, move |_| look())?;
     Ok(backups)
 }
 

@@ -6,6 +6,15 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::base::panics::unless_it_panics;
 
+/// Why files are read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// SIGHUP.
+    Signal,
+    /// The interval has passed.
+    Interval,
+}
+
 /// Starts a thread that calls `read` at SIGHUP and each `interval`. The thread is used for nothing else, since a disk
 /// that hangs must block nothing else. A panic of `read` is logged, and `read` is called again as usual.
 ///
@@ -14,7 +23,7 @@ use crate::base::panics::unless_it_panics;
 pub(super) fn reread(
     what: &'static str,
     interval: Duration,
-    mut read: impl FnMut() + Send + 'static,
+    mut read: impl FnMut(Cause) + Send + 'static,
 ) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -27,11 +36,11 @@ pub(super) fn reread(
     thread.spawn(move || {
         runtime.block_on(async {
             loop {
-                tokio::select! {
-                    _ = hang_up.recv() => {}
-                    () = tokio::time::sleep(interval) => {}
-                }
-                if unless_it_panics(&mut read).is_none() {
+                let cause = tokio::select! {
+                    _ = hang_up.recv() => Cause::Signal,
+                    () = tokio::time::sleep(interval) => Cause::Interval,
+                };
+                if unless_it_panics(|| read(cause)).is_none() {
                     tracing::error!("re-reading {what} panicked: the last good value stays in use");
                 }
             }

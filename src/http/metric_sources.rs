@@ -112,6 +112,12 @@ impl UpkeepFigures {
                 certificate.ends,
             );
             page.one(
+                "carebook_certificate_is_usable",
+                "gauge",
+                "1 while the certificate's files can be used; 0 while those of before stay in use.",
+                u8::from(certificate.is_usable),
+            );
+            page.one(
                 "carebook_certificate_failures_total",
                 "counter",
                 "How often the certificate's files could not be read or used again.",

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -21,10 +21,12 @@ pub struct Tls {
     certificate: PathBuf,
     key: PathBuf,
     config: ArcSwap<ServerConfig>,
-    /// What the files contained when they were last read, valid or not.
-    seen: Mutex<Files>,
+    /// What the files contained when they were last used.
+    in_use: Mutex<Files>,
     /// When the certificate in use ends, in seconds since 1970.
     ends: AtomicI64,
+    /// Whether the files could be used when they were last read.
+    is_usable: AtomicBool,
     /// How often the files could not be read or used.
     failures: AtomicU64,
 }
@@ -34,7 +36,9 @@ pub struct Tls {
 pub struct CertificateFigures {
     /// The earliest expiry in the certificate chain in use, in seconds since 1970.
     pub ends: i64,
-    /// How often a changed or missing file could not be used, since the start.
+    /// Whether the files could be used when they were last read; if not, those of before are in use.
+    pub is_usable: bool,
+    /// How often the files were read again and could not be used, since the start.
     pub failures: u64,
 }
 
@@ -44,7 +48,7 @@ struct Usable {
     ends: i64,
 }
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 struct Files {
     certificate: Vec<u8>,
     key: Vec<u8>,
@@ -78,19 +82,21 @@ impl Tls {
             certificate,
             key,
             config: ArcSwap::new(config.server),
-            seen: Mutex::new(files),
+            in_use: Mutex::new(files),
             ends: AtomicI64::new(config.ends),
+            is_usable: AtomicBool::new(true),
             failures: AtomicU64::new(0),
         })
     }
 
-    /// Reads both files again; whether they had changed and are in use from now on. If they are
-    /// invalid, the previous ones stay in use, which is an error once for each change.
+    /// Reads both files again; whether they differ from those in use, which they replace. If they
+    /// cannot be used, the previous ones stay in use, which is an error at each call until they can.
     ///
     /// # Errors
     /// As [`Tls::read`].
     pub fn reload(&self) -> Result<bool, Unfit> {
         let reloaded = self.try_reload();
+        self.is_usable.store(reloaded.is_ok(), Ordering::Relaxed);
         if reloaded.is_err() {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }
@@ -99,14 +105,14 @@ impl Tls {
 
     fn try_reload(&self) -> Result<bool, Unfit> {
         let files = Files::read(&self.certificate, &self.key)?;
-        let mut seen = self.seen.lock();
-        if *seen == files {
+        let mut in_use = self.in_use.lock();
+        if *in_use == files {
             return Ok(false);
         }
-        *seen = files.clone();
         let config = files.config(&self.certificate, &self.key)?;
         self.config.store(config.server);
         self.ends.store(config.ends, Ordering::Relaxed);
+        *in_use = files;
         Ok(true)
     }
 
@@ -115,6 +121,7 @@ impl Tls {
     pub fn figures(&self) -> CertificateFigures {
         CertificateFigures {
             ends: self.ends.load(Ordering::Relaxed),
+            is_usable: self.is_usable.load(Ordering::Relaxed),
             failures: self.failures.load(Ordering::Relaxed),
         }
     }
@@ -231,7 +238,12 @@ mod tests {
             let error = Tls::read(certificate.clone(), key.clone()).err().unwrap();
             assert_eq!(error.to_string(), why);
             assert_eq!(tls.reload().unwrap_err().to_string(), why);
-            assert_eq!(tls.figures(), CertificateFigures { ends, failures });
+            let expected = CertificateFigures {
+                ends,
+                is_usable: false,
+                failures,
+            };
+            assert_eq!(tls.figures(), expected);
             std::fs::remove_file(file).unwrap();
             std::fs::write(file, vec![b' '; SMALL_FILE_BYTES_MAX + 1]).unwrap();
             let error = tls.reload().unwrap_err().to_string();
@@ -241,6 +253,41 @@ mod tests {
         }
         assert_eq!(tls.reload().map_err(|error| error.to_string()), Ok(true));
         assert_eq!(tls.figures().failures, 4);
+    }
+
+    #[test]
+    fn files_that_cannot_be_used_are_an_error_each_time_until_they_can() {
+        let directory = tempfile::tempdir().unwrap();
+        let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.path().join(name));
+        let [made, other] =
+            [(); 2].map(|()| rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap());
+        std::fs::write(&certificate, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let tls = Tls::read(certificate.clone(), key.clone()).unwrap();
+        let reload = || tls.reload().map_err(|error| error.to_string());
+        let told = || (tls.figures().is_usable, tls.figures().failures);
+        assert_eq!((reload(), told()), (Ok(false), (true, 0)));
+        let mut failures = 0;
+        // No certificate, one of another key, and no file.
+        for content in [Some("nothing".to_owned()), Some(other.cert.pem()), None] {
+            match &content {
+                Some(content) => std::fs::write(&certificate, content).unwrap(),
+                None => std::fs::remove_file(&certificate).unwrap(),
+            }
+            for _ in 0..2 {
+                assert!(reload().is_err(), "{content:?}");
+                failures += 1;
+                assert_eq!(told(), (false, failures), "{content:?}");
+            }
+            // The one in use is there again.
+            std::fs::write(&certificate, made.cert.pem()).unwrap();
+            assert_eq!((reload(), told()), (Ok(false), (true, failures)));
+        }
+        std::fs::write(&certificate, other.cert.pem()).unwrap();
+        assert!(reload().is_err());
+        // The key of the new certificate follows later.
+        std::fs::write(&key, other.signing_key.serialize_pem()).unwrap();
+        assert_eq!((reload(), told()), (Ok(true), (true, failures + 1)));
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub(super) fn keep_fresh(
     max_age: Duration,
 ) -> std::io::Result<KeySetAge> {
     let age = KeySetAge::of(&verifier, max_age);
-    reread("key-set", interval(max_age), move || {
+    reread("key-set", interval(max_age), move |_| {
         reload(&verifier, &file)
     })?;
     Ok(age)

@@ -11,7 +11,7 @@ use super::key_set::KeySetAge;
 use super::logging::flush;
 use crate::base::time::Timestamp;
 use crate::cli::manager;
-use crate::cli::reread::reread;
+use crate::cli::reread::{Cause, reread};
 use crate::engine::Engine;
 use crate::engine::clock::{Clock as _, SystemClock};
 use crate::http::tls::Tls;
@@ -134,27 +134,69 @@ pub(super) fn expired(tls: &Tls) -> Option<Timestamp> {
     tls.expired(SystemClock::default().now())
 }
 
-fn warn_of_expiry(tls: &Tls) {
-    if let Some(ended) = expired(tls) {
-        tracing::warn!(%ended, "the certificate has expired: clients refuse it");
+/// The expiry of the certificate in use that was told last.
+#[derive(Default)]
+struct ToldExpiry(Option<Timestamp>);
+
+impl ToldExpiry {
+    /// Returns the expiry if it is to be told: when it is new, and whenever it `is_asked_for`.
+    fn due(&mut self, ended: Option<Timestamp>, is_asked_for: bool) -> Option<Timestamp> {
+        let told = std::mem::replace(&mut self.0, ended);
+        ended.filter(|_| is_asked_for || told != ended)
+    }
+
+    /// Logs a warning if the certificate's expiry is to be told.
+    fn warn(&mut self, tls: &Tls, is_asked_for: bool) {
+        if let Some(ended) = self.due(expired(tls), is_asked_for) {
+            tracing::warn!(%ended, "the certificate has expired: clients refuse it");
+        }
     }
 }
 
-/// Reads the certificate again at SIGHUP and when its files have changed, on a thread of its own: a disk that hangs
-/// must block nothing else.
+/// Reads the certificate again at SIGHUP and every 10 seconds, and warns when the one in use has expired: once, and at
+/// each SIGHUP. This has a thread of its own: a disk that hangs must block nothing else.
 pub(super) fn keep_certificate_fresh(tls: Arc<Tls>) -> std::io::Result<()> {
-    warn_of_expiry(&tls);
-    reread("certificate", CERTIFICATE_INTERVAL, move || {
-        match tls.reload() {
-            Ok(false) => {}
-            Ok(true) => {
-                tracing::info!("the certificate was replaced");
-                warn_of_expiry(&tls);
-            }
+    let mut told = ToldExpiry::default();
+    told.warn(&tls, true);
+    reread("certificate", CERTIFICATE_INTERVAL, move |cause| {
+        let was_usable = tls.figures().is_usable;
+        let reloaded = tls.reload();
+        match &reloaded {
+            Ok(false) if was_usable => {}
+            Ok(false) => tracing::info!("the certificate in use can be read again"),
+            Ok(true) => tracing::info!("the certificate was replaced"),
             Err(error) => tracing::warn!(
                 %error,
                 "the certificate cannot be read: the last good one stays in use"
             ),
         }
+        let is_replaced = matches!(reloaded, Ok(true));
+        told.warn(&tls, is_replaced || cause == Cause::Signal);
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expiry_is_told_when_it_is_new_and_whenever_it_is_asked_for() {
+        let [first, second] = [1_000, 2_000].map(Timestamp::from_millis);
+        let mut told = ToldExpiry::default();
+        for (ended, is_asked_for, due) in [
+            (None, true, None),
+            (None, false, None),
+            // It expires while it is served.
+            (Some(first), false, Some(first)),
+            (Some(first), false, None),
+            (Some(first), true, Some(first)),
+            (Some(first), false, None),
+            // Another one takes its place, which has expired, too; and one that has not.
+            (Some(second), false, Some(second)),
+            (None, true, None),
+            (Some(second), false, Some(second)),
+        ] {
+            assert_eq!(told.due(ended, is_asked_for), due, "{ended:?}");
+        }
+    }
 }
