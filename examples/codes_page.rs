@@ -360,8 +360,9 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ),
     (
         "request_invalid",
-        "The request breaks a rule that can be judged by itself; at 408 its body did not arrive in time.",
-        "Mend what `fieldErrors` names; it is refused each time until then. At 408 send it again.",
+        "The request breaks a rule that can be judged by itself, or the chunks or trailers of its body are malformed; \
+         at 408 its body did not arrive whole and in time.",
+        "Mend what `fieldErrors` or `message` names; it is refused each time until then. At 408 send it again.",
     ),
     (
         "reservation_booking_not_found",

@@ -39,7 +39,8 @@ With a token: 401 `authentication_required`, 403 `actor_inactive` and `actor_wit
 
 An unknown path is 404 `route_not_found`, a method that the path does not have 405
 `method_not_allowed`. A head that cannot be parsed is 400 or 431 `request_invalid`, in the full shape;
-[contract-choices.md](contract-choices.md#http) says which heads are rejected.
+[contract-choices.md](contract-choices.md#http) says which heads are rejected. A body whose chunks or trailers are
+malformed is `request_invalid` with the status and the shape that the operation has for a body that is no JSON.
 
 | shape of problems | fields |
 |---|---|

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::support::good::{Good, row_named};
-use crate::support::stage::{Stage, theatre, with};
+use crate::support::stage::{Stage, assert_faults, theatre, with};
 
 #[test]
 fn a_connection_goes_on_after_every_kind_of_refusal() {
@@ -60,6 +60,41 @@ fn a_body_may_come_in_pieces() {
     }
     client.send_raw(b"0\r\n\r\n");
     assert_eq!(client.read_answer("POST").unwrap().status, 201);
+}
+
+#[test]
+fn a_body_whose_chunks_or_trailers_are_refused_is_invalid_and_takes_no_key() {
+    let stage = Stage::new();
+    let good = Good::of(row_named("request_deposit"), &stage);
+    let body = good.body.to_string();
+    let hq = stage.headquarters();
+    let whole = format!("{:x}\r\n{body}\r\n", body.len());
+    for bad in [
+        "zz\r\n".to_owned(),
+        // hyper would accept this one.
+        format!("{:x} \r\n{body}\r\n0\r\n\r\n", body.len()),
+        // The others hyper alone refuses.
+        format!("{whole}0;{}\r\n\r\n", "x".repeat(16 << 10)),
+        format!("{whole}0\r\n{}\r\n", "X: y\r\n".repeat(101)),
+        format!("{whole}0\r\nX\r\n\r\n"),
+    ] {
+        let mut client = stage.client();
+        client.send_raw(
+            format!(
+                "POST {} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {hq}\r\n\
+                 Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n{bad}",
+                good.path
+            )
+            .as_bytes(),
+        );
+        let answer = client.read_answer("POST").unwrap();
+        assert_faults(&answer, 400, &[("", "malformed_json")]);
+        assert_eq!(answer.json()["retryable"], false);
+        assert_eq!(answer.header("connection"), Some("close"), "{answer:?}");
+        assert!(client.read_answer("POST").is_err());
+    }
+    // Nothing was done under its key.
+    good.carried_out(&mut stage.client(), &hq);
 }
 
 #[test]

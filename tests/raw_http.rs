@@ -418,11 +418,29 @@ fn chunks(cases: &mut Cases) {
         b"0\r\nX: \0\r\n\r\n",
     ] {
         cases.add(chunked(bad), &[401], false);
-        // Where the body is read it is refused.
+        // Where the body is read it is refused as invalid: sent again it would be refused again.
         let head = format!("{OPEN_POST}Transfer-Encoding: chunked\r\n\r\n");
-        cases.add([head.as_bytes(), bad].concat(), &[408], false);
+        cases.add([head.as_bytes(), bad].concat(), &[422], false);
     }
     let head = format!("{OPEN_POST}Transfer-Encoding: chunked\r\n\r\n");
+    let extended = |bytes: usize| format!("3;{}\r\nabc\r\n0\r\n\r\n", "x".repeat(bytes));
+    let trailing = |lines: usize| format!("0\r\n{}\r\n", "X: y\r\n".repeat(lines));
+    let trailer = |bytes: usize| format!("0\r\nX: {}\r\n\r\n", "y".repeat(bytes));
+    for good in [extended(16_000), trailing(100), trailer(16_000)] {
+        cases.answered(chunked(good.as_bytes()), 401);
+    }
+    for bad in [
+        extended(16 << 10),
+        trailing(101),
+        trailer(16 << 10),
+        "0\r\nX\r\n\r\n".to_owned(),
+        "0\r\n: y\r\n\r\n".to_owned(),
+    ] {
+        cases.add(chunked(bad.as_bytes()), &[401], false);
+        cases.add(format!("{head}{bad}"), &[422], false);
+    }
+    // What breaks off may be sent again: it takes what follows for its data.
+    cases.add(format!("{head}1000\r\n{{}}"), &[408], false);
     cases.answered(format!("{head}2\r\n{{}}\r\n0\r\n\r\n"), 422);
     cases.answered(
         format!("{head}1\r\n{{\r\n1\r\n}}\r\n0\r\nX: y\r\n\r\n"),

@@ -135,6 +135,18 @@ fn a_silent_stream_ends_too() {
 }
 
 #[test]
+fn a_stream_whose_chunks_are_malformed_is_invalid_and_says_what_was_applied() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut stream = Stream::begin(&server, &streamer(&world));
+    assert!(stream.send(3));
+    wait_for(&server, &world, 2);
+    stream.client.send_raw(b"zz\r\n");
+    let stand = stream.ends_with(&server, &world, 400, "request_invalid");
+    assert_eq!(stand, 3);
+}
+
+#[test]
 fn a_stream_ends_when_its_key_is_withdrawn() {
     let world = World::new();
     let server = Server::start(&world);

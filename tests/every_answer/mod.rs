@@ -5,6 +5,7 @@
 mod clock;
 mod own;
 
+use std::io::ErrorKind;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -230,7 +231,7 @@ fn a_query_that_is_none_is_invalid_wherever_a_token_is_needed() {
 }
 
 #[test]
-fn bodies_too_large_of_another_type_or_broken_off_are_refused_as_such() {
+fn bodies_too_large_of_another_type_malformed_or_broken_off_are_refused_as_such() {
     let world = World::new();
     let inside = Inside::start(&world, Wanted::default());
     let bearer = format!("Bearer {}", world.token(&workflow("workflow-1")));
@@ -245,8 +246,17 @@ fn bodies_too_large_of_another_type_or_broken_off_are_refused_as_such() {
             let mut headers = asked.headers(&bearer);
             let answer = inside.send(method, path, &headers, Full::new(large.clone()));
             asked.is_answered(&answer.await, 413, "body_too_large");
-            let answer = inside.send(method, path, &headers, Broken).await;
+            let broken = Broken(ErrorKind::BrokenPipe);
+            let answer = inside.send(method, path, &headers, broken).await;
             asked.is_answered(&answer, 408, "request_invalid");
+            // As hyper refuses chunks: with the status of a body that is no JSON.
+            let malformed = Broken(ErrorKind::InvalidInput);
+            let answer = inside.send(method, path, &headers, malformed).await;
+            let no_json = Full::new(Bytes::from_static(b"x"));
+            let status = inside.send(method, path, &headers, no_json).await.status;
+            assert!(matches!(status, 400 | 422), "{path}: {status}");
+            asked.is_answered(&answer, status, "request_invalid");
+            assert_eq!(answer.header("connection"), Some("close"), "{path}");
             headers.retain(|(name, _)| *name != "Content-Type");
             let answer = inside.send(method, path, &headers, Full::new(Bytes::from_static(b"{}")));
             asked.is_answered(&answer.await, 415, "unsupported_media_type");

@@ -313,8 +313,8 @@ impl Inside {
     }
 }
 
-/// A body that breaks off when it is asked for.
-pub struct Broken;
+/// A body that fails with an error of this kind when it is asked for.
+pub struct Broken(pub std::io::ErrorKind);
 
 impl Body for Broken {
     type Data = Bytes;
@@ -324,6 +324,6 @@ impl Body for Broken {
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Poll::Ready(Some(Err(std::io::ErrorKind::BrokenPipe.into())))
+        Poll::Ready(Some(Err(self.0.into())))
     }
 }

@@ -3,7 +3,10 @@
 //! fragment in a target; and it does not check `Host`. Such a head is rejected here, before hyper has all of it:
 //! earlier requests are answered, then this one with 400, and the connection is closed.
 
+use std::io;
+
 use memchr::memchr;
+use tokio::io::ReadBuf;
 
 use crate::http::request::authority::Authority;
 
@@ -18,6 +21,31 @@ pub enum Fault {
     Head(usize),
     /// The body is cut off at this offset: its chunks are malformed.
     Body(usize),
+}
+
+/// What hyper reads after a [`Fault`], instead of further bytes.
+pub enum Ended {
+    /// The rest of [`REFUSED`], and then the end of the stream.
+    Head(&'static [u8]),
+    /// An error: a body that ended here would look like one that broke off.
+    Body,
+}
+
+impl Ended {
+    /// Gives hyper what it reads next.
+    ///
+    /// # Errors
+    /// After malformed chunks, of the kind with which hyper rejects chunks itself.
+    pub fn read(&mut self, buffer: &mut ReadBuf<'_>) -> io::Result<()> {
+        let Self::Head(end) = self else {
+            let why = "the chunks of the body are malformed";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        };
+        let (now, later) = end.split_at(end.len().min(buffer.remaining()));
+        buffer.put_slice(now);
+        *end = later;
+        Ok(())
+    }
 }
 
 /// Tracks the messages of one connection.

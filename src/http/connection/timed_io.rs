@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use super::frames::Frames;
-use super::framing::{Fault, Framing, REFUSED};
+use super::framing::{Ended, Fault, Framing, REFUSED};
 use super::head_limit::HeadLimit;
 use super::unparsed::{Bare, Unparsed};
 use crate::base::output;
@@ -41,9 +41,9 @@ struct Http1 {
     framing: Framing,
     /// When the first byte of an unfinished head came.
     begun: Option<Instant>,
-    /// The rest of the bytes that hyper reads instead of a rejected head. Once this is set, no further received byte
-    /// is passed on.
-    ended: Option<&'static [u8]>,
+    /// What hyper reads instead of a rejected head, or of the rest of a malformed body. Once this is set, no further
+    /// received byte is passed on.
+    ended: Option<Ended>,
     /// Responses that wait to be written together, because the next request has arrived already.
     gathered: Vec<u8>,
     /// Whether a response was added to `gathered` since hyper flushed last.
@@ -95,18 +95,18 @@ impl Http1 {
             && !self.framing.asks_for_upgrade()
     }
 
-    /// Checks the bytes that were read into `buffer` after its first `before` bytes.
-    fn read(&mut self, buffer: &mut ReadBuf<'_>, before: usize) {
+    /// Checks the bytes that were read into `buffer` after its first `before` bytes. A rejected head is replaced; an
+    /// empty read, the end of the stream, follows.
+    fn read(&mut self, buffer: &mut ReadBuf<'_>, before: usize) -> io::Result<()> {
         match self.framing.follow(&buffer.filled()[before..]) {
             Ok(()) => {}
             Err(Fault::Body(at)) => {
                 buffer.set_filled(before + at);
-                self.ended = Some(&[]);
+                self.ended = Some(Ended::Body);
             }
             Err(Fault::Head(at)) => {
                 buffer.set_filled(before + at);
-                self.ended = Some(REFUSED);
-                self.give_end(buffer);
+                self.ended.insert(Ended::Head(REFUSED)).read(buffer)?;
             }
         }
         if !self.framing.is_within_head() {
@@ -114,16 +114,7 @@ impl Http1 {
         } else if self.begun.is_none() {
             self.begun = Some(Instant::now());
         }
-    }
-
-    /// Puts the replacement for the rejected bytes into hyper's buffer; an empty read, the end of the stream,
-    /// follows.
-    fn give_end(&mut self, buffer: &mut ReadBuf<'_>) {
-        if let Some(end) = &mut self.ended {
-            let (now, later) = end.split_at(end.len().min(buffer.remaining()));
-            buffer.put_slice(now);
-            *end = later;
-        }
+        Ok(())
     }
 }
 
@@ -384,17 +375,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedIo<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if let Protocol::Http1(http1) = &mut self.protocol
-            && http1.ended.is_some()
+            && let Some(ended) = &mut http1.ended
         {
-            http1.give_end(buffer);
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(ended.read(buffer));
         }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         if let Poll::Ready(Ok(())) = &polled {
             match &mut self.protocol {
                 Protocol::None => {}
-                Protocol::Http1(http1) => http1.read(buffer, before),
+                Protocol::Http1(http1) => http1.read(buffer, before)?,
                 Protocol::Http2(frames) => {
                     frames.received(&buffer.filled()[before..], Instant::now());
                     if frames.is_flooded() {
@@ -894,6 +884,21 @@ mod tests {
         let read = timed.read(&mut said).await.unwrap();
         assert_eq!(&said[..read], REFUSED);
         assert!(!closes_at_once(&mut timed).await);
+    }
+
+    #[tokio::test]
+    async fn malformed_chunks_end_in_an_error_and_not_like_a_body_that_broke_off() {
+        let (near, mut far) = tokio::io::duplex(1_024);
+        let mut timed = patient(near);
+        let head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        // hyper accepts a blank before the end of the line.
+        far.write_all(&[&head[..], b"3 \r\nabc\r\n"].concat())
+            .await
+            .unwrap();
+        let mut passed = Vec::new();
+        let error = timed.read_to_end(&mut passed).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert_eq!(passed, [&head[..], b"3 \r"].concat());
     }
 
     #[tokio::test]

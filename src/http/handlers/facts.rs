@@ -33,8 +33,8 @@ use crate::engine::fact_loading::{Ended, FactBatch};
 use crate::engine::limits::admission::{Admission, Permit};
 use crate::engine::{CommandResult, Engine};
 use crate::http::limits::response_room::{ResponseRoom, ResponseRoomOf};
-use crate::http::request::arriving::is_media_type;
-use crate::http::request::body::{read_json_body, shed, unsupported_media_type};
+use crate::http::request::arriving::{BodyError, is_media_type};
+use crate::http::request::body::{last, read_json_body, shed, unsupported_media_type};
 use crate::http::request::command::{Unread, parse_object};
 use crate::http::request::{DryRun, no_dry_run};
 use crate::http::response::{Answer, Problems, at_position};
@@ -192,7 +192,8 @@ where
                 break;
             }
             Err(_) if heard.elapsed() < SILENCE_MAX => continue,
-            Ok(Some(Err(_))) | Err(_) => return going.broke_off().await,
+            Ok(Some(Err(error))) => return going.broke_off(&BodyError::of(error)).await,
+            Err(_) => return going.broke_off(&BodyError::Broken).await,
         };
         heard = Instant::now();
         let Ok(chunk) = frame.into_data() else {
@@ -292,18 +293,27 @@ impl<'s> Going<'s> {
         }
     }
 
-    /// Returns the response to a stream that broke off.
-    async fn broke_off(self) -> Answer {
-        match self.batch.finish().await {
+    /// Returns the response to a stream that broke off, or cannot be read on.
+    async fn broke_off(self, error: &BodyError) -> Answer {
+        let is_malformed = *error == BodyError::Malformed;
+        let (status, why) = match is_malformed {
+            true => (
+                StatusCode::BAD_REQUEST,
+                "The chunks or trailers of the stream are malformed, or too long.",
+            ),
+            false => (StatusCode::REQUEST_TIMEOUT, "The stream broke off."),
+        };
+        let answer = match self.batch.finish().await {
             Ok((summary, _)) => {
                 let before = before(summary.applied, "lines");
-                Problems::PLAIN.problem(
-                    StatusCode::REQUEST_TIMEOUT,
-                    "request_invalid",
-                    &format!("The stream broke off. {before}"),
-                )
+                let message = format!("{why} {before}");
+                Problems::PLAIN.problem(status, "request_invalid", &message)
             }
             Err(ended) => ended_early(ended, "lines"),
+        };
+        match is_malformed {
+            true => last(answer),
+            false => answer,
         }
     }
 }

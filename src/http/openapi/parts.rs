@@ -241,7 +241,7 @@ fn problem_says(status: u16, codes: &[&str]) -> &'static str {
         401 => "The token is missing or invalid.",
         403 => "The actor may not do this.",
         404 => "It does not exist, or the actor may not see it.",
-        408 => "The body did not arrive in time; nothing was done.",
+        408 => "The body did not arrive whole and in time; nothing was done.",
         409 => "The request conflicts with the current state.",
         410 => "It is no longer in the log.",
         413 => "The body is too large.",

@@ -190,9 +190,13 @@ fn put_facts(answers: &mut Answers, schemas: &mut Schemas) {
     );
     // A batch can end before all of its facts were looked at.
     for (status, why) in [
+        (
+            400,
+            "The request is not valid, or the chunks of a stream are malformed.",
+        ),
         (401, "The token is missing or invalid, or has expired."),
         (403, "The actor may not do this, or may no longer."),
-        (408, "The body did not arrive in time."),
+        (408, "The body did not arrive whole and in time."),
         (429, "The service is busy."),
         (500, "An internal error."),
         (503, "The service is not available at present."),

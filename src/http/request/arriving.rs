@@ -1,6 +1,8 @@
 //! Reads a body as it arrives, and charges it to the budget of bodies in flight.
 
+use std::error::Error;
 use std::future::poll_fn;
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -10,6 +12,7 @@ use http_body_util::BodyExt;
 use hyper::body::Body;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use tokio::time::{MissedTickBehavior, interval_at};
+use tokio_rustls::rustls::Error as TlsError;
 
 use crate::engine::limits::admission::{Admission, Permit};
 use crate::http::limits::pace::Pace;
@@ -35,8 +38,38 @@ pub enum BodyError {
     TooLarge,
     /// The body did not arrive in time, or broke off.
     Broken,
+    /// The chunks or the trailers of the body are malformed, or exceed their limits.
+    Malformed,
     /// The service stops, and the body has not arrived yet.
     Stopping,
+}
+
+impl BodyError {
+    /// Returns why a body with this error was not read. hyper reports chunks and trailers that it rejects as an I/O
+    /// error of one of two kinds, and so does a connection that rejects chunks itself
+    /// ([`Ended`](crate::http::connection::framing::Ended)). A damaged record of TLS has one of these kinds, too. Over
+    /// HTTP/2 a stream with such a fault is reset, and no response to it can be sent.
+    #[must_use]
+    pub fn of<E>(error: E) -> Self
+    where
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let error = error.into();
+        let mut next: Option<&(dyn Error + 'static)> = Some(&*error);
+        while let Some(error) = next {
+            if let Some(error) = error.downcast_ref::<io::Error>() {
+                let is_of_tls = error.get_ref().is_some_and(|inner| inner.is::<TlsError>());
+                return match error.kind() {
+                    io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput if !is_of_tls => {
+                        Self::Malformed
+                    }
+                    _ => Self::Broken,
+                };
+            }
+            next = error.source();
+        }
+        Self::Broken
+    }
 }
 
 /// Creates the budget for the bodies of a service.
@@ -63,8 +96,8 @@ pub fn is_media_type(headers: &HeaderMap, expected: &str) -> bool {
 /// of bodies that may be in flight.
 ///
 /// # Errors
-/// When the body is too large, is slower than `pace`, breaks off, would hold more than it may, or is incomplete at
-/// the end of `stop`.
+/// When the body is too large, is slower than `pace`, breaks off, is malformed, would hold more than it may, or is
+/// incomplete at the end of `stop`.
 pub async fn whole_body<B, S>(
     headers: &HeaderMap,
     body: B,
@@ -73,7 +106,7 @@ pub async fn whole_body<B, S>(
     stop: impl FnOnce() -> S,
 ) -> Result<(Bytes, Permit), BodyError>
 where
-    B: Body<Data = Bytes>,
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
     S: Future<Output = ()>,
 {
     let announced = headers
@@ -109,7 +142,7 @@ async fn until_whole<B>(
     stop: impl Future<Output = ()>,
 ) -> Result<(Bytes, Permit), BodyError>
 where
-    B: Body<Data = Bytes>,
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
 {
     let mut stop = pin!(stop);
     let budget = Arc::clone(arriving.share.admission());
@@ -168,12 +201,10 @@ impl Arriving {
     /// Reads all chunks until the end. The received bytes stay in `self` when the future is dropped.
     async fn take_all<B>(&mut self, mut body: Pin<&mut B>) -> Result<(), BodyError>
     where
-        B: Body<Data = Bytes>,
+        B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
     {
         while let Some(frame) = body.frame().await {
-            let Ok(frame) = frame else {
-                return Err(BodyError::Broken);
-            };
+            let frame = frame.map_err(BodyError::of)?;
             if let Ok(chunk) = frame.into_data() {
                 self.take(chunk)?;
             }
@@ -391,6 +422,22 @@ mod tests {
         assert_eq!(read(15, 30).await, Ok(30));
         assert_eq!(read(25, 3).await, Err(BodyError::Broken));
         assert_eq!(read(5, 200).await, Err(BodyError::Broken));
+    }
+
+    #[test]
+    fn an_error_that_refuses_a_body_is_told_from_one_that_breaks_it_off() {
+        use io::ErrorKind::{ConnectionReset, InvalidData, InvalidInput, UnexpectedEof};
+        for kind in [InvalidData, InvalidInput] {
+            let refused = BodyError::of(io::Error::new(kind, "invalid chunk size"));
+            assert_eq!(refused, BodyError::Malformed, "{kind}");
+        }
+        for kind in [UnexpectedEof, ConnectionReset] {
+            assert_eq!(BodyError::of(io::Error::from(kind)), BodyError::Broken);
+        }
+        // The bytes were damaged on their way.
+        let damaged = io::Error::new(InvalidData, TlsError::DecryptError);
+        assert_eq!(BodyError::of(damaged), BodyError::Broken);
+        assert_eq!(BodyError::of("connection error"), BodyError::Broken);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! Reads request bodies, and handles the rest of a body after an early response.
 
+use std::borrow::Cow;
+use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,10 +12,12 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::StatusCode;
 use hyper::body::Body;
-use hyper::header::{CONTENT_TYPE, EXPECT, HeaderMap};
+use hyper::header::{CONNECTION, CONTENT_TYPE, EXPECT, HeaderMap, HeaderValue};
 use tokio::time::{sleep, timeout};
 
 use super::arriving::{BodyError, is_media_type, whole_body};
+use crate::base::json::FaultCode;
+use crate::domain::rejection::Rejection;
 use crate::engine::feed::Feed;
 use crate::engine::limits::admission::{Admission, Permit};
 use crate::http::limits::pace::Pace;
@@ -42,8 +46,8 @@ pub(in crate::http) async fn pause_before_shedding() {
     sleep(SHED_PAUSE).await;
 }
 
-/// Returns the body of a request as JSON, or 415, 413, 408; or 503, if the service stops (which ends `feed`) before
-/// the body is there.
+/// Returns the body of a request as JSON, or 415, 413, 408; or `request_invalid`, if its chunks or trailers are
+/// malformed; or 503, if the service stops (which ends `feed`) before the body is there.
 pub(in crate::http) async fn read_json_body<B>(
     headers: &HeaderMap,
     body: B,
@@ -52,7 +56,7 @@ pub(in crate::http) async fn read_json_body<B>(
     problems: Problems,
 ) -> Result<(Bytes, Permit), Box<Answer>>
 where
-    B: Body<Data = Bytes>,
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
 {
     if !is_media_type(headers, "application/json") {
         // Without a body no media type is missing, but the body itself.
@@ -76,7 +80,7 @@ pub(in crate::http) async fn no_body<B>(
     problems: Problems,
 ) -> Result<(Bytes, Permit), Box<Answer>>
 where
-    B: Body<Data = Bytes>,
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
 {
     // A body in chunks, or over HTTP/2, may turn out to be empty.
     if !body.is_end_stream() {
@@ -95,7 +99,8 @@ fn no_json(problems: Problems) -> Box<Answer> {
     Box::new(unsupported_media_type(problems, message))
 }
 
-/// Returns the 429, 413, 408 or 503 for a body that did not arrive.
+/// Returns the 429, 413, 408 or 503 for a body that did not arrive, or what a body that is no JSON gets for one that
+/// cannot be read.
 fn not_arrived(error: &BodyError, problems: Problems) -> Box<Answer> {
     Box::new(match error {
         BodyError::Overloaded => problems.overloaded(),
@@ -109,12 +114,29 @@ fn not_arrived(error: &BodyError, problems: Problems) -> Box<Answer> {
             "request_invalid",
             "The body did not arrive whole and in time; nothing was done.",
         ),
+        BodyError::Malformed => {
+            let message =
+                "The chunks or trailers of the body are malformed, or too long; nothing was done.";
+            let rejection = Rejection {
+                message: Cow::Borrowed(message),
+                ..Rejection::invalid_at("", FaultCode::MalformedJson)
+            };
+            last(problems.rejected(&rejection))
+        }
         BodyError::Stopping => problems.problem(
             StatusCode::SERVICE_UNAVAILABLE,
             "service_unavailable",
             "The service stops, and the body was not whole yet; nothing was done.",
         ),
     })
+}
+
+/// Makes this the last response of its connection: after malformed chunks nobody knows where the next request begins.
+/// Over HTTP/2 there are none.
+pub(in crate::http) fn last(mut answer: Answer) -> Answer {
+    let headers = answer.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    answer
 }
 
 /// Returns 415, with a message that names the accepted media types.
