@@ -5,7 +5,7 @@
 import { effect, html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../lib/html.js'
 import { freshKey, get } from '../lib/api.js'
 import { anyOf, onEvents } from '../lib/events.js'
-import { bound, problemOf, useRepeat } from '../lib/load.js'
+import { problemOf, useRepeat } from '../lib/load.js'
 import { number } from '../lib/format.js'
 import { actor } from '../lib/session.js'
 import { t } from '../lib/words.js'
@@ -136,7 +136,6 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
   const [isPrinted, setPrinted] = useState(false)
   const [view, setView] = useState({ top: 0, height: 600, gutter: 0 })
   const box = useRef(/** @type {HTMLDivElement | null} */ (null))
-  const asking = useRef(/** @type {AbortController | null} */ (null))
   const key = JSON.stringify([path, query])
   const rowHeight = isNarrow ? 76 : 37
   // On paper a row has its columns side by side, and a height of its own.
@@ -153,30 +152,29 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
     setHeld(held)
   }
 
-  const repeat = useRepeat()
-  const renew = useRef((/** @type {number} */ _count) => {})
+  // What is being read lower down stays as it is.
+  const repeat = useRepeat((events) => {
+    if ((box.current?.scrollTop ?? 0) < 40 && held.first === 0) begin()
+    else setNews((news) => news + events)
+  })
   const ask = useCallback((/** @type {string | undefined} */ cursor, /** @type {(held: Held, page: any) => Held} */ join, limit = PAGE) => {
-    asking.current?.abort()
-    const abort = bound(scope)
+    const abort = repeat.asks(scope)
     if (abort.signal.aborted) return
-    asking.current = abort
     const began = performance.now()
     get(path, { ...query, limit, cursor }, abort.signal).then(
       (page) => {
-        if (asking.current === abort) asking.current = null
         if (abort.signal.aborted) return
         setProblem(null)
-        if (!cursor) repeat.answered()
         hold(join(kept.current, page))
+        repeat.answered()
         // One that stands: a browser keeps them all, for as long as the page is open.
         performance.clearMeasures('carebook.page')
         requestAnimationFrame(() => setTimeout(() => performance.measure('carebook.page', { start: began, end: performance.now() })))
       },
       (error) => {
-        if (asking.current === abort) asking.current = null
         if (abort.signal.aborted) return
         setProblem(problemOf(error))
-        if (!cursor && kept.current.pages.length) repeat.failed(problemOf(error), () => renew.current(1))
+        repeat.failed(problemOf(error), !cursor && kept.current.pages.length > 0)
       },
     )
   }, [key])
@@ -201,7 +199,6 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
     if (left) ask(left.cursors[left.cursors.length - 1], (_, page) => comeBack(left, page), 2 * PAGE)
     else begin()
     return () => {
-      asking.current?.abort()
       repeat.stop()
       leave(at, kept.current, top.current)
     }
@@ -225,19 +222,12 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
     if (turn) begin()
   }, [turn])
 
-  const isFirst = useRef(true)
-  isFirst.current = held.first === 0
-  // What is being read lower down stays as it is.
-  renew.current = (count) => {
-    if ((box.current?.scrollTop ?? 0) < 40 && isFirst.current) begin()
-    else setNews((news) => news + count)
-  }
   useEffect(() => {
     if (!concerns) return
     return onEvents((events) => {
       if (!anyOf(events, concerns)) return
       const ours = events.filter((event) => concerns(event.subject, event.type))
-      renew.current(Math.max(1, ours.length))
+      repeat.told(Math.max(1, ours.length))
     })
   }, [key])
 
@@ -270,7 +260,7 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
   const [from, to] = isPrinted ? [0, items.length] : [first, last]
   useEffect(() => {
     // This may run after a page has come, and before it is drawn: it is not asked for once more.
-    if (isPrinted || asking.current || problem || next === undefined || kept.current !== held) return
+    if (isPrinted || repeat.isAsking() || problem || next === undefined || kept.current !== held) return
     if (next && last >= items.length - BESIDE * 2) ask(next, after)
     else if (held.first > 0 && first <= BESIDE * 2) ask(held.cursors[held.first - 1], before)
   }, [first, last, held, problem])

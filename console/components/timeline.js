@@ -15,16 +15,13 @@ export function Timeline({ path, subject, stoodAt }) {
   const [next, setNext] = useState(/** @type {string | null} */ (null))
   const [isComplete, setComplete] = useState(true)
   const [problem, setProblem] = useState(/** @type {any} */ (null))
-  const asking = useRef(/** @type {AbortController | null} */ (null))
-  const renewing = useRef(/** @type {AbortController | null} */ (null))
   const shown = useRef(/** @type {any[] | null} */ (null))
   shown.current = revisions
   /** The position of the one that is open at first. */
   const [opened, setOpened] = useState(/** @type {number | null} */ (null))
+  const repeat = useRepeat(() => renew())
   const ask = useCallback((/** @type {string | undefined} */ cursor) => {
-    asking.current?.abort()
-    const abort = new AbortController()
-    asking.current = abort
+    const abort = repeat.asks()
     get(`${path}/history`, { limit: 20, cursor }, abort.signal).then(
       (page) => {
         if (abort.signal.aborted) return
@@ -33,19 +30,21 @@ export function Timeline({ path, subject, stoodAt }) {
         if (!cursor) setOpened(page.revisions[0]?.position ?? null)
         setNext(page.next)
         setComplete(page.complete)
+        repeat.answered()
       },
-      (error) => !abort.signal.aborted && setProblem(problemOf(error)),
+      (error) => {
+        if (abort.signal.aborted) return
+        setProblem(problemOf(error))
+        repeat.failed(problemOf(error), false)
+      },
     )
   }, [path])
-  const repeat = useRepeat()
   // What is new comes before what is being read, which stays as it is.
   const renew = useCallback(async () => {
     repeat.stop()
-    renewing.current?.abort()
     const newest = shown.current?.[0]?.position
     if (newest === undefined) return ask(undefined)
-    const abort = new AbortController()
-    renewing.current = abort
+    const abort = repeat.asks()
     try {
       /** @type {any[]} */
       const fresh = []
@@ -55,26 +54,23 @@ export function Timeline({ path, subject, stoodAt }) {
         fresh.push(...newer)
         cursor = newer.length < page.revisions.length ? null : page.next
       }
-      repeat.answered()
+      if (abort.signal.aborted) return
       setProblem(null)
       setRevisions((old) => [...fresh.filter((one) => one.position > (old?.[0]?.position ?? 0)), ...(old ?? [])])
+      repeat.answered()
     } catch (error) {
       if (abort.signal.aborted) return
       setProblem(problemOf(error))
-      repeat.failed(problemOf(error), renew)
+      repeat.failed(problemOf(error), true)
     }
   }, [path])
   useEffect(() => {
     setRevisions(null)
     ask(undefined)
-    return () => {
-      asking.current?.abort()
-      renewing.current?.abort()
-      repeat.stop()
-    }
+    return repeat.stop
   }, [path])
   useEffect(() => onEvents((events) => {
-    if (anyOf(events, (told) => told === subject)) renew()
+    if (anyOf(events, (told) => told === subject)) repeat.told(1)
   }), [path, subject])
   if (problem && !revisions) return html`<${Problem} problem=${problem} again=${() => ask(undefined)} />`
   if (!revisions) return html`<${Loading} />`

@@ -1,6 +1,6 @@
 // A value that is asked for: loading, there, or refused; asked for again when something is told of it.
 
-import { useCallback, useEffect, useRef, useState } from './html.js'
+import { useCallback, useEffect, useMemo, useRef, useState } from './html.js'
 import { Refused } from './api.js'
 import { anyOf, later, onEvents } from './events.js'
 
@@ -52,26 +52,68 @@ const REPEATED_AFTER_MAX = 30_000
 const passes = ({ code, status }) => code === 'unreachable' || status === 429 || status >= 500
 
 /**
- * For what is shown and could not be renewed, which no further event may tell of: it is asked for once more after a
- * while, until it was answered or refused for good.
+ * For what is shown: it is asked for again when something is told of it, and a little later when it could not be renewed,
+ * which no further event may tell of, until it was answered or refused for good. What is told while it is being asked for
+ * is noted, and once the answer is there it is asked for once more: each event would put off the answer otherwise.
+ * @param {(events: number) => void} again
  */
-export function useRepeat() {
-  const waiting = useRef(/** @type {AbortController | null} */ (null))
-  const pause = useRef(REPEATED_AFTER)
-  const stop = useCallback(() => waiting.current?.abort(), [])
-  useEffect(() => stop, [])
-  const answered = useCallback(() => {
-    stop()
-    pause.current = REPEATED_AFTER
+export function useRepeat(again) {
+  const latest = useRef(again)
+  latest.current = again
+  const repeat = useMemo(() => {
+    /** @type {AbortController | undefined} */
+    let asking
+    /** @type {AbortController | undefined} */
+    let waiting
+    let noted = 0
+    let pause = REPEATED_AFTER
+    const isAsking = () => asking?.signal.aborted === false
+    const stop = () => {
+      asking?.abort()
+      waiting?.abort()
+      noted = 0
+    }
+    /** For a request, which takes the place of one that is under way. @param {{current: AbortController}} [scope] */
+    const asks = (scope) => {
+      // The one before may have been to renew it.
+      if (isAsking()) noted ||= 1
+      asking?.abort()
+      asking = bound(scope)
+      return asking
+    }
+    /** @param {number} events */
+    const told = (events) => {
+      noted += events
+      if (isAsking()) return
+      const all = noted
+      waiting?.abort()
+      noted = 0
+      latest.current(all)
+    }
+    /** Later, though it is at once: what has come is drawn before. @param {number} time */
+    const after = (time) => {
+      waiting?.abort()
+      waiting = new AbortController()
+      later(() => told(0), time, waiting.signal)
+    }
+    const answered = () => {
+      asking?.abort()
+      pause = REPEATED_AFTER
+      if (noted) after(0)
+    }
+    /** @param {import('./api.js').Problem} problem @param {boolean} isShown */
+    const failed = (problem, isShown) => {
+      asking?.abort()
+      if (noted) return after(0)
+      if (!isShown || !passes(problem)) return
+      noted = 1
+      after(pause)
+      pause = Math.min(pause * 2, REPEATED_AFTER_MAX)
+    }
+    return { asks, told, answered, failed, isAsking, stop }
   }, [])
-  const failed = useCallback((/** @type {import('./api.js').Problem} */ problem, /** @type {() => void} */ again) => {
-    stop()
-    if (!passes(problem)) return
-    waiting.current = new AbortController()
-    later(again, pause.current, waiting.current.signal)
-    pause.current = Math.min(pause.current * 2, REPEATED_AFTER_MAX)
-  }, [])
-  return { answered, failed, stop }
+  useEffect(() => repeat.stop, [])
+  return repeat
 }
 
 /**
@@ -93,10 +135,10 @@ export function useLoad(ask, inputs, concerns, scope) {
   const isShown = useRef(false)
   isShown.current = state.value !== undefined
   const again = useCallback(() => setTurn((turn) => turn + 1), [])
-  const repeat = useRepeat()
+  const repeat = useRepeat(again)
   useEffect(() => {
     repeat.stop()
-    const abort = bound(scope)
+    const abort = repeat.asks(scope)
     if (abort.signal.aborted) return
     setState((old) => (old.of === of ? { ...old, isLoading: true } : { of, isLoading: true }))
     asking.current(abort.signal).then(
@@ -108,18 +150,17 @@ export function useLoad(ask, inputs, concerns, scope) {
       (error) => {
         if (abort.signal.aborted) return
         const problem = problemOf(error)
-        if (isShown.current) repeat.failed(problem, again)
+        repeat.failed(problem, isShown.current)
         setState((old) => ({ of, value: old.of === of ? old.value : undefined, problem, isLoading: false }))
       },
     )
-    return () => abort.abort()
   }, [of, turn])
   const concerning = useRef(concerns)
   concerning.current = concerns
   useEffect(() => {
     if (!concerns) return
     return onEvents((events) => {
-      if (anyOf(events, (subject, type) => Boolean(concerning.current?.(subject, type)))) again()
+      if (anyOf(events, (subject, type) => Boolean(concerning.current?.(subject, type)))) repeat.told(1)
     })
   }, [Boolean(concerns)])
   return { value: state.value, problem: state.problem, isLoading: state.isLoading, again }

@@ -136,13 +136,11 @@ function Operations({ figures }) {
 /** What was committed last, and what is committed now. */
 function Feed() {
   const [told, setTold] = useState(/** @type {import('../lib/events.js').Told[]} */ ([]))
-  const first = useLoad((signal) => recent(signal, 12), [])
+  // What came in between is not told when there is much: what is newest is asked for.
+  const first = useLoad((signal) => recent(signal, 12), [], () => false)
   useEffect(() => onEvents((events) => {
-    // What came in between is not told: what is newest is asked for.
-    if (areMany(events)) {
-      setTold([])
-      first.again()
-    } else setTold((old) => [...events].reverse().concat(old).slice(0, 12))
+    if (areMany(events)) setTold([])
+    else setTold((old) => [...events].reverse().concat(old).slice(0, 12))
   }), [])
   if (isForbidden(first.problem)) return ''
   return html`<${Panel} title=${t('feed.title')}><${When} of=${first}>${(/** @type {any[]} */ before) => {

@@ -1096,6 +1096,71 @@ await step('what could not be renewed is renewed a little later: a resource, its
   await page.context().close()
 })
 
+await step('where answers take longer than events are apart, what is shown comes, and in the end what is newest', async () => {
+  const event = (subject, number) => `id: 1-${number}\ndata: ${JSON.stringify({ id: `1-${number}`, type: 'carebook.told', subject, time: '2026-11-24T00:00:00Z', data: {} })}\n\n`
+  const moment = () => {
+    let comes
+    return { came: new Promise((done) => { comes = done }), comes }
+  }
+  /** A page whose answers are late: once it shows something, and what it asks for then has been read. */
+  const slow = async ({ hash, path, subject, shown, refusal }) => {
+    const page = await opened({ language: 'en', width: 1440 })
+    let [asked, told, isAnswered, isLast, isOver] = [0, 0, false, false, false]
+    const [held, released, over] = [moment(), moment(), moment()]
+    // Each stream tells of one event, and the next one begins half a second later.
+    await page.route((url) => url.pathname === '/events', (route) => {
+      if (route.request().headers().accept !== 'text/event-stream') return route.continue()
+      if (isOver) return undefined
+      isOver = isLast
+      told += 1
+      if (isOver) over.comes()
+      return route.fulfill({ status: 200, contentType: 'text/event-stream', body: event(subject, told) })
+    })
+    await page.route((url) => url.pathname === path, async (route) => {
+      asked += 1
+      const response = await route.fetch()
+      if (!isAnswered) {
+        await pause(1_200)
+        isAnswered = true
+        return route.fulfill({ response })
+      }
+      if (isOver) return route.fulfill({ response })
+      held.comes()
+      await released.came
+      return route.fulfill(refusal ?? { response })
+    })
+    await signedIn(page, hash)
+    await shown(page).waitFor({ timeout: 5_000 })
+    await held.came
+    /** Tells of one more event while it waits for an answer from before, and gives that. */
+    return async (newest) => {
+      isLast = true
+      await over.came
+      await pause(1_200)
+      check(asked === 2, `${path} was asked for ${asked} times, though one answer was there`)
+      released.comes()
+      await newest(page).waitFor({ timeout: 5_000 })
+      check((await page.locator('.problem').count()) === 0, 'what was refused is still told')
+      await page.context().close()
+    }
+  }
+  const subject = profile.slice(1)
+  const [resource, history, list] = await Promise.all([
+    { hash: `#/resource${profile}`, path: profile, subject, shown: (page) => page.locator('.body'), refusal: { status: 403, json: { code: 'permission_denied' } } },
+    { hash: `#/resource${profile}?tab=history`, path: `${profile}/history`, subject, shown: (page) => page.locator('.revision').first() },
+    { hash: '#/statements?branch=branch-slow-1&order=newest', path: '/settlement-statements', subject: 'settlement-statements/one', shown: (page) => page.getByText(page.t('statements.none')) },
+  ].map(slow))
+  const { name, revision } = await renamed()
+  const { example } = (await (await fetch(`${base}/openapi.json`)).json()).paths['/settlement-deposit-requests'].post.requestBody.content['application/json']
+  const sent = await api('POST', '/settlement-deposit-requests', { body: { ...example, branchProfileId: 'branch-slow-1', statementCode: 'SLOW', idempotencyKey: 'slow' } })
+  check(sent.status === 201, JSON.stringify(sent.body))
+  await Promise.all([
+    resource((page) => page.locator('.body').getByText(name, { exact: true })),
+    history((page) => page.locator('.revision-number', { hasText: page.t('timeline.revision', { n: revision }) })),
+    list((page) => page.locator('[data-row="0"]')),
+  ])
+})
+
 await step('a reservation says that there is more of a kind, and when its first decision was made', async () => {
   const page = await opened({ language: 'en', width: 1440 })
   const item = (number) => ({ paymentDelegationId: `delegation-${number}`, payerMemberId: `payer-${number}`, maximumAuthorizedAmountKrw: 1, grantedAt: '2026-11-01T00:00:00Z' })
