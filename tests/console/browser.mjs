@@ -1130,7 +1130,7 @@ await step('where answers take longer than events are apart, what is shown comes
       return route.fulfill(refusal ?? { response })
     })
     await signedIn(page, hash)
-    await shown(page).waitFor({ timeout: 5_000 })
+    await shown(page).waitFor()
     await held.came
     /** Tells of one more event while it waits for an answer from before, and gives that. */
     return async (newest) => {
@@ -1139,7 +1139,7 @@ await step('where answers take longer than events are apart, what is shown comes
       await pause(1_200)
       check(asked === 2, `${path} was asked for ${asked} times, though one answer was there`)
       released.comes()
-      await newest(page).waitFor({ timeout: 5_000 })
+      await newest(page).waitFor()
       check((await page.locator('.problem').count()) === 0, 'what was refused is still told')
       await page.context().close()
     }
