@@ -439,7 +439,7 @@ fn chunks(cases: &mut Cases) {
         cases.add(chunked(bad.as_bytes()), &[401], false);
         cases.add(format!("{head}{bad}"), &[422], false);
     }
-    // What breaks off may be sent again: it takes what follows for its data.
+    // A body that breaks off may be sent again. What follows on the connection counts as its data.
     cases.add(format!("{head}1000\r\n{{}}"), &[408], false);
     cases.answered(format!("{head}2\r\n{{}}\r\n0\r\n\r\n"), 422);
     cases.answered(

@@ -4,7 +4,7 @@
 
 import { effect, html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../lib/html.js'
 import { freshKey, get } from '../lib/api.js'
-import { anyOf, onEvents } from '../lib/events.js'
+import { anyOf, areMany, onEvents } from '../lib/events.js'
 import { problemOf, useRepeat } from '../lib/load.js'
 import { number } from '../lib/format.js'
 import { actor } from '../lib/session.js'
@@ -227,7 +227,7 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
     return onEvents((events) => {
       if (!anyOf(events, concerns)) return
       const ours = events.filter((event) => concerns(event.subject, event.type))
-      repeat.told(Math.max(1, ours.length))
+      repeat.told(Math.max(1, ours.length), areMany(events))
     })
   }, [key])
 
@@ -293,7 +293,7 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
   const grow = columns.map((column) => `minmax(0, ${column.grow ?? 1}fr)`).join(' ')
   return html`<div class="listing">
     ${news ? html`<button type="button" class="news" onClick=${begin}>${t('list.news', { n: number(news) })}</button>` : ''}
-    ${problem ? html`<${Problem} problem=${problem} again=${() => (items.length && next ? ask(next, after) : begin())} />` : ''}
+    ${problem ? html`<${Problem} problem=${problem} again=${() => (items.length && next && problem.status !== 400 ? ask(next, after) : begin())} />` : ''}
     <div class="rows" role="table" aria-label=${label} aria-rowcount=${isOut ? base + items.length + 1 : -1} aria-busy=${next === undefined}>
       <div class="row head" role="row" style=${{ gridTemplateColumns: grow, paddingRight: `${14 + view.gutter}px` }}>
         ${columns.map((column) => html`<div key=${column.key} role="columnheader" class=${column.end ? 'end' : ''}>${column.label}</div>`)}

@@ -2,7 +2,7 @@
 
 import { html, useCallback, useEffect, useRef, useState } from '../lib/html.js'
 import { get } from '../lib/api.js'
-import { anyOf, onEvents } from '../lib/events.js'
+import { anyOf, areMany, onEvents } from '../lib/events.js'
 import { problemOf, useRepeat } from '../lib/load.js'
 import { t, word } from '../lib/words.js'
 import { Differences } from './differences.js'
@@ -34,7 +34,7 @@ export function Timeline({ path, subject, stoodAt }) {
       },
       (error) => {
         if (abort.signal.aborted) return
-        setProblem(problemOf(error))
+        setProblem({ ...problemOf(error), cursor })
         repeat.failed(problemOf(error), false)
       },
     )
@@ -55,7 +55,8 @@ export function Timeline({ path, subject, stoodAt }) {
         cursor = newer.length < page.revisions.length ? null : page.next
       }
       if (abort.signal.aborted) return
-      setProblem(null)
+      // Older revisions that were refused are still missing.
+      setProblem((/** @type {any} */ old) => (old?.cursor ? old : null))
       setRevisions((old) => [...fresh.filter((one) => one.position > (old?.[0]?.position ?? 0)), ...(old ?? [])])
       repeat.answered()
     } catch (error) {
@@ -70,11 +71,11 @@ export function Timeline({ path, subject, stoodAt }) {
     return repeat.stop
   }, [path])
   useEffect(() => onEvents((events) => {
-    if (anyOf(events, (told) => told === subject)) repeat.told(1)
+    if (anyOf(events, (told) => told === subject)) repeat.told(1, areMany(events))
   }), [path, subject])
   if (problem && !revisions) return html`<${Problem} problem=${problem} again=${() => ask(undefined)} />`
   if (!revisions) return html`<${Loading} />`
-  return html`${problem ? html`<${Problem} problem=${problem} again=${renew} />` : ''}<ol class="timeline">
+  return html`${problem ? html`<${Problem} problem=${problem} again=${() => (problem.cursor ? ask(problem.cursor) : renew())} />` : ''}<ol class="timeline">
     ${revisions.map((one) => html`<li key=${one.position} class="revision">
       <details open=${one.position === opened}>
         <summary>

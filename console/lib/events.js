@@ -216,11 +216,11 @@ async function follow(signal) {
       if (answer.status === 410) {
         // What came meanwhile is no longer told.
         course.last = await newest(signal)
-        tell(MANY)
+        tellMany()
       }
       if (answer.ok && answer.body) {
         pause = 500
-        if (hasFailed) tell(MANY)
+        if (hasFailed) tellMany()
         hasFailed = false
         if (await listen(answer.body, course, signal)) {
           stream.value = 'busy'
@@ -229,7 +229,7 @@ async function follow(signal) {
           await inSight(signal)
           // What is asked for again then is as new as what is told from there on.
           course.last = await newest(signal)
-          tell(MANY)
+          tellMany()
           continue
         }
       } else if (answer.status !== 410) hasFailed = true
@@ -254,8 +254,14 @@ let lowest = Infinity
 
 onPosition((position, asked) => {
   if (!end.known) lowest = Math.min(lowest, position)
-  else if (asked < end.known && position < end.position) tell(MANY)
+  else if (asked < end.known && position < end.position) tellMany()
 })
+
+/** Tells it once: what is still being asked for then is asked for again, too. */
+function tellMany() {
+  end.position = 0
+  tell(MANY)
+}
 
 /** Where the log is now: what was before is no news, except to what was answered without it. @param {AbortSignal} signal */
 async function newest(signal) {
@@ -268,7 +274,7 @@ async function newest(signal) {
   const position = answer.headers.get('carebook-position')
   if (!position) throw new Error('no position')
   end = { position: Number(position), known: performance.now() }
-  if (lowest < end.position) tell(MANY)
+  if (lowest < end.position) tellMany()
   lowest = Infinity
   return `${position}-0`
 }
@@ -279,13 +285,13 @@ effect(() => {
     return
   }
   const abort = new AbortController()
+  end = { position: 0, known: 0 }
+  lowest = Infinity
   follow(abort.signal)
   return () => {
     abort.abort()
     // What one actor may be told is not told to the next.
     gathered = []
-    end = { position: 0, known: 0 }
-    lowest = Infinity
   }
 })
 

@@ -2,7 +2,7 @@
 
 import { useCallback, useEffect, useMemo, useRef, useState } from './html.js'
 import { Refused } from './api.js'
-import { anyOf, later, onEvents } from './events.js'
+import { anyOf, areMany, later, onEvents } from './events.js'
 
 /**
  * @template T
@@ -36,7 +36,7 @@ export function failedAgain(before, found) {
  * For one question: aborted with what it is asked under, too.
  * @param {{current: AbortController}} [scope]
  */
-export function bound(scope) {
+function bound(scope) {
   const abort = new AbortController()
   const above = scope?.current.signal
   if (above?.aborted) abort.abort()
@@ -47,15 +47,18 @@ export function bound(scope) {
 /** How long after a failure what is shown is asked for once more, in milliseconds: twice as long each time. */
 const REPEATED_AFTER = 2_000
 const REPEATED_AFTER_MAX = 30_000
+/** Pages that were refused together do not all ask again together: this share more or less. */
+const SPREAD = 0.25
 
 /** Whether the same may be answered later, though nobody does anything about it. @param {import('./api.js').Problem} problem */
 const passes = ({ code, status }) => code === 'unreachable' || status === 429 || status >= 500
 
 /**
- * For what is shown: it is asked for again when something is told of it, and a little later when it could not be renewed,
- * which no further event may tell of, until it was answered or refused for good. What is told while it is being asked for
- * is noted, and once the answer is there it is asked for once more: each event would put off the answer otherwise.
- * @param {(events: number) => void} again
+ * When to ask again for what is shown: when something is told of it. What is told during a request is noted, and it is
+ * asked for once more after the answer: if each event began a new request, answers that take long would never come. What
+ * could not be renewed is asked for again a little later, until it is answered or refused for good, since no event need
+ * follow; events do not shorten that pause, unless so much has changed that not each change is told.
+ * @param {(events: number) => void} again asks, or does what takes its place; `events` is how many were noted
  */
 export function useRepeat(again) {
   const latest = useRef(again)
@@ -65,50 +68,70 @@ export function useRepeat(again) {
     let asking
     /** @type {AbortController | undefined} */
     let waiting
-    let noted = 0
+    /** Whether it is to be asked for once more, after the answer or the pause. */
+    let isDue = false
+    let isPausing = false
+    /** Events since it was asked for last, and those that made it be asked for. */
+    let [noted, concerned] = [0, 0]
     let pause = REPEATED_AFTER
     const isAsking = () => asking?.signal.aborted === false
+    const rest = () => {
+      waiting?.abort()
+      isDue = false
+      isPausing = false
+    }
     const stop = () => {
       asking?.abort()
-      waiting?.abort()
+      rest()
       noted = 0
+      concerned = 0
     }
     /** For a request, which takes the place of one that is under way. @param {{current: AbortController}} [scope] */
     const asks = (scope) => {
       // The one before may have been to renew it.
-      if (isAsking()) noted ||= 1
+      isDue ||= isAsking()
+      noted += concerned
+      concerned = 0
       asking?.abort()
       asking = bound(scope)
       return asking
     }
-    /** @param {number} events */
-    const told = (events) => {
-      noted += events
-      if (isAsking()) return
-      const all = noted
-      waiting?.abort()
+    const go = () => {
+      const events = noted
+      rest()
       noted = 0
-      latest.current(all)
+      latest.current(events)
+      concerned = isAsking() ? events : 0
+    }
+    /** @param {number} events @param {boolean} [isMuch] */
+    const told = (events, isMuch) => {
+      noted += events
+      isDue = true
+      if (!isAsking() && (!isPausing || isMuch)) go()
     }
     /** Later, though it is at once: what has come is drawn before. @param {number} time */
     const after = (time) => {
       waiting?.abort()
       waiting = new AbortController()
-      later(() => told(0), time, waiting.signal)
+      later(() => told(0, true), time, waiting.signal)
     }
     const answered = () => {
       asking?.abort()
+      concerned = 0
       pause = REPEATED_AFTER
-      if (noted) after(0)
+      if (isDue) after(0)
     }
     /** @param {import('./api.js').Problem} problem @param {boolean} isShown */
     const failed = (problem, isShown) => {
       asking?.abort()
-      if (noted) return after(0)
-      if (!isShown || !passes(problem)) return
-      noted = 1
-      after(pause)
-      pause = Math.min(pause * 2, REPEATED_AFTER_MAX)
+      noted += concerned
+      concerned = 0
+      isPausing = passes(problem) && (isShown || isDue)
+      if (isPausing) {
+        isDue = true
+        after(pause * (1 - SPREAD + 2 * SPREAD * Math.random()))
+        pause = Math.min(pause * 2, REPEATED_AFTER_MAX)
+      } else if (isDue) after(0)
     }
     return { asks, told, answered, failed, isAsking, stop }
   }, [])
@@ -160,7 +183,7 @@ export function useLoad(ask, inputs, concerns, scope) {
   useEffect(() => {
     if (!concerns) return
     return onEvents((events) => {
-      if (anyOf(events, (subject, type) => Boolean(concerning.current?.(subject, type)))) repeat.told(1)
+      if (anyOf(events, (subject, type) => Boolean(concerning.current?.(subject, type)))) repeat.told(1, areMany(events))
     })
   }, [Boolean(concerns)])
   return { value: state.value, problem: state.problem, isLoading: state.isLoading, again }

@@ -136,7 +136,7 @@ function Operations({ figures }) {
 /** What was committed last, and what is committed now. */
 function Feed() {
   const [told, setTold] = useState(/** @type {import('../lib/events.js').Told[]} */ ([]))
-  // What came in between is not told when there is much: what is newest is asked for.
+  // It is asked for again when much has changed, which concerns everybody: what came in between is not told then.
   const first = useLoad((signal) => recent(signal, 12), [], () => false)
   useEffect(() => onEvents((events) => {
     if (areMany(events)) setTold([])

@@ -34,8 +34,8 @@ impl EventId {
         }
     }
 
-    /// Returns the position of the first commit that may have events after this one: its own commit, unless this is
-    /// behind all events of it.
+    /// Returns the position of the first commit that may have events after this one: its own commit, unless this was
+    /// made by [`EventId::behind`]. The number does not say whether an event is the last of its commit.
     #[must_use]
     pub fn goes_on_at(self) -> u64 {
         (self.position + u64::from(self.number == u32::MAX)).max(1)

@@ -49,7 +49,7 @@ async function inSight() {
   const page = browser.contexts().flatMap((context) => context.pages()).at(-1)
   if (!page) return 'no page is open'
   const shown = await page.locator('main').innerText({ timeout: 2_000 }).catch((error) => String(error))
-  return `at ${page.url()}: ${shown.slice(0, 2_000)}\ncomplaints: ${page.complaints.join('\n')}`
+  return `at ${page.url()}: ${shown.slice(0, 2_000)}\ncomplaints: ${page.complaints?.join('\n')}`
 }
 
 /** A page of its own, whose complaints are kept. */
@@ -1093,6 +1093,42 @@ await step('what could not be renewed is renewed a little later: a resource, its
   check(sent.status === 201, JSON.stringify(sent.body))
   await page.waitForSelector('[data-row="0"]')
   check((await page.locator('.problem').count()) === 0, 'what was refused is still told')
+  await page.context().close()
+})
+
+await step('events do not shorten the pause after a failure, unless so much has changed that not each is told', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await page.goto(`${base}/console`)
+  await page.waitForSelector('#token')
+  const asked = await page.evaluate(async () => {
+    const loaded = performance.getEntriesByType('resource').map((one) => one.name).find((name) => name.endsWith('/lib/load.js'))
+    const [{ useRepeat }, { html, render }] = await Promise.all([import(loaded), import(loaded.replace('load.js', 'html.js'))])
+    const asked = []
+    let repeat
+    const Shown = () => {
+      repeat = useRepeat((events) => asked.push(events))
+      return ''
+    }
+    render(html`<${Shown} />`, document.createElement('div'))
+    repeat.asks()
+    repeat.failed({ status: 429, code: 'overloaded' }, true)
+    repeat.told(1)
+    repeat.told(2)
+    const inPause = asked.length
+    repeat.told(1, true)
+    // What is refused for good has no pause.
+    repeat.asks()
+    repeat.told(3)
+    repeat.failed({ status: 404, code: 'not_found' }, true)
+    await new Promise((done) => setTimeout(done, 50))
+    // Nothing is due.
+    repeat.asks()
+    repeat.answered()
+    await new Promise((done) => setTimeout(done, 50))
+    return { inPause, asked }
+  })
+  check(asked.inPause === 0, 'an event has ended the pause')
+  check(asked.asked.join() === '4,3', `asked for with ${asked.asked} events`)
   await page.context().close()
 })
 

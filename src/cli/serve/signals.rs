@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -18,6 +18,8 @@ use crate::http::tls::Tls;
 
 /// Interval at which the certificate's files are checked.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(10);
+/// How often it is told that the files of the certificate cannot be used, where nothing else is to be told of them.
+const FAULT_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// A guard for the start of the service: until it is dropped, SIGTERM and SIGINT end the process at once. No command
 /// was acknowledged yet, and a start may be interrupted anywhere. SIGUSR1 does nothing yet: there is nothing to take a
@@ -153,25 +155,53 @@ impl ToldExpiry {
     }
 }
 
-/// Reads the certificate again at SIGHUP and every 10 seconds, and warns when the one in use has expired: once, and at
-/// each SIGHUP. This has a thread of its own: a disk that hangs must block nothing else.
+/// Why the files of the certificate cannot be used, as it was told last, and when.
+#[derive(Default)]
+struct ToldFault(Option<(String, Instant)>);
+
+impl ToldFault {
+    /// Whether this fault is to be told: when it is new, whenever it `is_asked_for`, and once an hour.
+    fn is_due(&mut self, fault: String, is_asked_for: bool, now: Instant) -> bool {
+        let is_told = self.0.as_ref().is_some_and(|(told, at)| {
+            *told == fault && now.saturating_duration_since(*at) < FAULT_INTERVAL
+        });
+        if is_told && !is_asked_for {
+            return false;
+        }
+        self.0 = Some((fault, now));
+        true
+    }
+}
+
+/// Reads the certificate again at SIGHUP and every 10 seconds, and warns when the one in use has expired (once) and while
+/// the files cannot be used (once an hour); at each SIGHUP of both. This has a thread of its own: a disk that hangs must
+/// block nothing else.
 pub(super) fn keep_certificate_fresh(tls: Arc<Tls>) -> std::io::Result<()> {
-    let mut told = ToldExpiry::default();
-    told.warn(&tls, true);
+    let mut told_expiry = ToldExpiry::default();
+    let mut told_fault = ToldFault::default();
+    told_expiry.warn(&tls, true);
     reread("certificate", CERTIFICATE_INTERVAL, move |cause| {
         let was_usable = tls.figures().is_usable;
+        let is_asked_for = cause == Cause::Signal;
         let reloaded = tls.reload();
         match &reloaded {
             Ok(false) if was_usable => {}
             Ok(false) => tracing::info!("the certificate in use can be read again"),
             Ok(true) => tracing::info!("the certificate was replaced"),
-            Err(error) => tracing::warn!(
-                %error,
-                "the certificate cannot be read: the last good one stays in use"
-            ),
+            Err(error) => {
+                if told_fault.is_due(error.to_string(), is_asked_for, Instant::now()) {
+                    tracing::warn!(
+                        %error,
+                        "the certificate cannot be read: the last good one stays in use"
+                    );
+                }
+            }
+        }
+        if reloaded.is_ok() {
+            told_fault = ToldFault::default();
         }
         let is_replaced = matches!(reloaded, Ok(true));
-        told.warn(&tls, is_replaced || cause == Cause::Signal);
+        told_expiry.warn(&tls, is_replaced || is_asked_for);
     })
 }
 
@@ -197,6 +227,26 @@ mod tests {
             (Some(second), false, Some(second)),
         ] {
             assert_eq!(told.due(ended, is_asked_for), due, "{ended:?}");
+        }
+    }
+
+    #[test]
+    fn a_fault_of_the_files_is_told_when_it_is_new_or_asked_for_and_once_an_hour() {
+        let start = Instant::now();
+        let mut told = ToldFault::default();
+        for (fault, is_asked_for, seconds, is_due) in [
+            ("missing", false, 0, true),
+            ("missing", false, 10, false),
+            ("empty", false, 20, true),
+            ("empty", true, 30, true),
+            ("empty", false, 40, false),
+            ("empty", false, 3_629, false),
+            ("empty", false, 3_630, true),
+            ("empty", false, 3_640, false),
+        ] {
+            let now = start + Duration::from_secs(seconds);
+            let is_told = told.is_due(fault.to_owned(), is_asked_for, now);
+            assert_eq!(is_told, is_due, "{fault} after {seconds} s");
         }
     }
 }

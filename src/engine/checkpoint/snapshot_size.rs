@@ -65,8 +65,8 @@ fn packed_since(
     let begins = journal.spread(first, durable, usize::try_from(places).unwrap_or(1));
     let most = SAMPLE_BYTES * PLACES / (begins.len() as u64).max(1);
     // Parts have about as many bytes of the log each, so each ratio counts as much, whatever the size of its records;
-    // that of a sample larger than a part, which holds a large record, counts for all its bytes. The log packs large
-    // batches: what packs well has more bytes before that, and the estimate is rather too high then.
+    // that of a sample of more bytes, since it holds a large record or packs well, counts for all of them. The log packs
+    // large batches: what packs well has more bytes before that, and the estimate is rather too high then.
     let part_bytes = log_bytes / places;
     let (mut ratios, mut weights) = (0_u128, 0_u128);
     for (index, begin) in begins.iter().enumerate() {

@@ -96,7 +96,7 @@ impl Http1 {
     }
 
     /// Checks the bytes that were read into `buffer` after its first `before` bytes. A rejected head is replaced; an
-    /// empty read, the end of the stream, follows.
+    /// empty read, the end of the stream, follows. After the valid bytes of a malformed body an error follows.
     fn read(&mut self, buffer: &mut ReadBuf<'_>, before: usize) -> io::Result<()> {
         match self.framing.follow(&buffer.filled()[before..]) {
             Ok(()) => {}

@@ -206,6 +206,8 @@ impl Service {
             );
             return at_position(problems.rejected(&rejection), self.engine.durable());
         }
+        // Before the figures: they are of this position or of a later one.
+        let position = self.engine.durable();
         // Reads files of the kernel, which blocks.
         let process = tokio::task::spawn_blocking(ProcessFigures::read).await;
         let all = AllFigures {
@@ -219,7 +221,7 @@ impl Service {
         };
         let keys = self.verifier.key_names();
         let shown = figures(&self.metrics, &all, &keys, console.kept());
-        response::json(StatusCode::OK, shown.to_string())
+        at_position(response::json(StatusCode::OK, shown.to_string()), position)
     }
 }
 

@@ -299,7 +299,7 @@ impl<'s> Going<'s> {
         let (status, why) = match is_malformed {
             true => (
                 StatusCode::BAD_REQUEST,
-                "The chunks or trailers of the stream are malformed, or too long.",
+                "The chunks or trailers of the stream are malformed, or too long: mend them.",
             ),
             false => (StatusCode::REQUEST_TIMEOUT, "The stream broke off."),
         };
