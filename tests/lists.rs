@@ -22,7 +22,8 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 use wal::memory::MemoryLog;
 
-use crate::support::{AUDIENCE, Answer, Client, ISSUER, Server, World, actor};
+use crate::support::stage::assert_faults;
+use crate::support::{AUDIENCE, Answer, Client, ISSUER, Server, World, actor, run};
 
 const STATEMENTS: &str = "/settlement-statements";
 
@@ -121,6 +122,33 @@ fn pages_have_all_in_order_of_creation_and_cursors_survive_a_restart() {
     // A page that ends with the last one says so.
     let all = page(&mut client, &token, "limit=8");
     assert_eq!((ids(&all).len(), next(&all)), (8, None));
+}
+
+#[test]
+fn cursors_of_the_log_before_are_refused_after_a_restore() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    let token = world.headquarters();
+    open_some(&world, &mut client, &token, "C", 3);
+    let lists = [STATEMENTS, "/outbox"];
+    let cursors = lists.map(|list| {
+        let first = client.get(&format!("{list}?limit=1"), &token);
+        next(&first).unwrap_or_else(|| panic!("{first:?}"))
+    });
+    server.stop();
+    let (data, restored) = (world.data(), world.path("restored"));
+    let [from, to] = [&data, &restored].map(|path| path.to_str().unwrap());
+    let (code, _, err) = run(&["restore", "--from", from, "--data", to]);
+    assert_eq!(code, Some(0), "{err}");
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::rename(&restored, &data).unwrap();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    for (list, cursor) in lists.iter().zip(cursors) {
+        let answer = client.get(&format!("{list}?limit=1&cursor={cursor}"), &token);
+        assert_faults(&answer, 400, &[("query.cursor", "pattern")]);
+    }
 }
 
 #[test]

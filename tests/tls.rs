@@ -20,6 +20,15 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 use crate::support::{Server, World, carebook, serve_arguments, until};
 
+/// Has the command serve this world's data, over TLS.
+fn tls_arguments<'a>(command: &'a mut Command, world: &World) -> &'a mut Command {
+    serve_arguments(command, world)
+        .arg("--tls-cert")
+        .arg(world.path("cert.pem"))
+        .arg("--tls-key")
+        .arg(world.path("key.pem"))
+}
+
 /// A server that speaks TLS with a certificate of its own; killed when dropped.
 pub struct Secure {
     child: Child,
@@ -35,11 +44,7 @@ impl Secure {
     pub fn start_with(world: &World, arguments: &[&str]) -> Self {
         let certificate = certify(world);
         let mut command = carebook();
-        serve_arguments(&mut command, world)
-            .arg("--tls-cert")
-            .arg(world.path("cert.pem"))
-            .arg("--tls-key")
-            .arg(world.path("key.pem"))
+        tls_arguments(&mut command, world)
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
@@ -279,12 +284,7 @@ fn a_key_that_is_not_the_certificate_s_is_named_before_anything_is_opened() {
     std::fs::write(world.path("cert.pem"), one.cert.pem()).unwrap();
     std::fs::write(world.path("key.pem"), other.signing_key.serialize_pem()).unwrap();
     let mut command = carebook();
-    serve_arguments(&mut command, &world)
-        .arg("--tls-cert")
-        .arg(world.path("cert.pem"))
-        .arg("--tls-key")
-        .arg(world.path("key.pem"));
-    let output = command.output().unwrap();
+    let output = tls_arguments(&mut command, &world).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("cannot be used for TLS"));
     assert!(!world.data().exists());
@@ -306,12 +306,7 @@ fn each_signal_warns_of_a_certificate_that_has_expired_and_of_files_that_cannot_
     certify_until_2020(&world);
     let log = world.path("log");
     let mut command = carebook();
-    serve_arguments(&mut command, &world)
-        .arg("--tls-cert")
-        .arg(world.path("cert.pem"))
-        .arg("--tls-key")
-        .arg(world.path("key.pem"))
-        .stderr(std::fs::File::create(&log).unwrap());
+    tls_arguments(&mut command, &world).stderr(std::fs::File::create(&log).unwrap());
     let server = Server::spawn_telling(command);
     let told = |what: &str| std::fs::read_to_string(&log).unwrap().matches(what).count();
     let expired = "the certificate has expired";
@@ -337,11 +332,7 @@ fn an_expired_certificate_is_reported_by_a_check_and_at_a_start() {
     certify_until_2020(&world);
     let serve = |more: &[&str]| {
         let mut command = carebook();
-        serve_arguments(&mut command, &world)
-            .arg("--tls-cert")
-            .arg(world.path("cert.pem"))
-            .arg("--tls-key")
-            .arg(world.path("key.pem"))
+        tls_arguments(&mut command, &world)
             .args(more)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

@@ -14,6 +14,7 @@ pub mod json;
 pub mod module_doc;
 pub mod output;
 pub mod panics;
+pub(crate) mod reminder;
 pub mod revision;
 pub mod shared;
 #[cfg(test)]

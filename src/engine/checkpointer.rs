@@ -27,7 +27,8 @@ use wal::storage::Storage;
 use wal::{Compacted, SnapshotInfo};
 
 use super::clock::instant_of;
-use super::log_space::retention::{LogRetention, NeededFrom, Reminder};
+use super::log_space::retention::{LogRetention, NeededFrom};
+use crate::base::reminder::Reminder;
 use crate::base::time::Timestamp;
 use crate::journal::counters::{Counters, Marks};
 use crate::journal::replay::Recovered;

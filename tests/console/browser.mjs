@@ -1132,6 +1132,34 @@ await step('events do not shorten the pause after a failure, unless so much has 
   await page.context().close()
 })
 
+await step('what was refused further down can be asked for again: older revisions, and a list under a cursor that is none', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  const again = () => page.locator('.problem').getByRole('button', { name: page.t('action.again') })
+  await signedIn(page, `#/resource${profile}?tab=history`)
+  await page.locator('.revision').first().waitFor()
+  const isOlder = (url) => url.pathname === `${profile}/history` && url.searchParams.has('cursor')
+  await page.route(isOlder, (route) => route.fulfill({ status: 429, json: { code: 'overloaded' } }), { times: 1 })
+  await page.getByRole('button', { name: page.t('timeline.older') }).click()
+  await again().waitFor()
+  const { revision } = await renamed()
+  await page.locator('.revision-number', { hasText: page.t('timeline.revision', { n: revision }) }).waitFor()
+  const before = await page.locator('.revision').count()
+  await again().click()
+  await page.waitForFunction((before) => document.querySelectorAll('.revision').length > before, before)
+  const list = (await api('GET', '/settlement-statements?limit=1')).body.items
+  await page.route((url) => url.pathname === '/settlement-statements', (route) => {
+    if (new URL(route.request().url()).searchParams.has('cursor')) return route.fulfill({ status: 400, json: { code: 'request_invalid' } })
+    return route.fulfill({ json: { items: list, next: 'none' } })
+  })
+  await go(page, '#/statements?status=all')
+  await again().waitFor()
+  await page.unrouteAll()
+  await again().click()
+  await page.waitForSelector('[data-row="1"]')
+  check((await page.locator('.problem').count()) === 0, 'what was refused is still told')
+  await page.context().close()
+})
+
 await step('where answers take longer than events are apart, what is shown comes, and in the end what is newest', async () => {
   const event = (subject, number) => `id: 1-${number}\ndata: ${JSON.stringify({ id: `1-${number}`, type: 'carebook.told', subject, time: '2026-11-24T00:00:00Z', data: {} })}\n\n`
   const moment = () => {

@@ -147,7 +147,9 @@ fn figures_are_for_headquarters_with_the_permission() {
     headquarters.permissions = vec!["figures:read".into()];
     let headquarters = world.token(&headquarters);
     client.get("/settlement-statements/nothing", &headquarters);
-    let figures = client.get("/console/figures", &headquarters).json();
+    let answer = client.get("/console/figures", &headquarters);
+    assert!(answer.position().is_some(), "{answer:?}");
+    let figures = answer.json();
     assert_eq!(figures["ready"], true);
     assert_eq!(figures["refusals"]["not_found"], 1);
     assert_eq!(figures["refusals"]["permission_denied"], 2);

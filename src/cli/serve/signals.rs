@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::key_set::KeySetAge;
 use super::logging::flush;
+use crate::base::reminder::Reminder;
 use crate::base::time::Timestamp;
 use crate::cli::manager;
 use crate::cli::reread::{Cause, reread};
@@ -18,8 +19,6 @@ use crate::http::tls::Tls;
 
 /// Interval at which the certificate's files are checked.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(10);
-/// How often it is told that the files of the certificate cannot be used, where nothing else is to be told of them.
-const FAULT_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// A guard for the start of the service: until it is dropped, SIGTERM and SIGINT end the process at once. No command
 /// was acknowledged yet, and a start may be interrupted anywhere. SIGUSR1 does nothing yet: there is nothing to take a
@@ -136,50 +135,19 @@ pub(super) fn expired(tls: &Tls) -> Option<Timestamp> {
     tls.expired(SystemClock::default().now())
 }
 
-/// The expiry of the certificate in use that was told last.
-#[derive(Default)]
-struct ToldExpiry(Option<Timestamp>);
-
-impl ToldExpiry {
-    /// Returns the expiry if it is to be told: when it is new, and whenever it `is_asked_for`.
-    fn due(&mut self, ended: Option<Timestamp>, is_asked_for: bool) -> Option<Timestamp> {
-        let told = std::mem::replace(&mut self.0, ended);
-        ended.filter(|_| is_asked_for || told != ended)
-    }
-
-    /// Logs a warning if the certificate's expiry is to be told.
-    fn warn(&mut self, tls: &Tls, is_asked_for: bool) {
-        if let Some(ended) = self.due(expired(tls), is_asked_for) {
+/// Reads the certificate again at SIGHUP and every 10 seconds. It warns while the one in use has expired, and while the
+/// files cannot be used. This has a thread of its own: a disk that hangs must block nothing else.
+pub(super) fn keep_certificate_fresh(tls: Arc<Tls>) -> std::io::Result<()> {
+    let (mut of_expiry, mut of_files) = (Reminder::default(), Reminder::default());
+    let mut warn_of_expiry = move |tls: &Tls, is_asked_for| {
+        let ended = expired(tls);
+        if of_expiry.is_due(ended, is_asked_for, Instant::now())
+            && let Some(ended) = ended
+        {
             tracing::warn!(%ended, "the certificate has expired: clients refuse it");
         }
-    }
-}
-
-/// Why the files of the certificate cannot be used, as it was told last, and when.
-#[derive(Default)]
-struct ToldFault(Option<(String, Instant)>);
-
-impl ToldFault {
-    /// Whether this fault is to be told: when it is new, whenever it `is_asked_for`, and once an hour.
-    fn is_due(&mut self, fault: String, is_asked_for: bool, now: Instant) -> bool {
-        let is_told = self.0.as_ref().is_some_and(|(told, at)| {
-            *told == fault && now.saturating_duration_since(*at) < FAULT_INTERVAL
-        });
-        if is_told && !is_asked_for {
-            return false;
-        }
-        self.0 = Some((fault, now));
-        true
-    }
-}
-
-/// Reads the certificate again at SIGHUP and every 10 seconds, and warns when the one in use has expired (once) and while
-/// the files cannot be used (once an hour); at each SIGHUP of both. This has a thread of its own: a disk that hangs must
-/// block nothing else.
-pub(super) fn keep_certificate_fresh(tls: Arc<Tls>) -> std::io::Result<()> {
-    let mut told_expiry = ToldExpiry::default();
-    let mut told_fault = ToldFault::default();
-    told_expiry.warn(&tls, true);
+    };
+    warn_of_expiry(&tls, true);
     reread("certificate", CERTIFICATE_INTERVAL, move |cause| {
         let was_usable = tls.figures().is_usable;
         let is_asked_for = cause == Cause::Signal;
@@ -188,65 +156,15 @@ pub(super) fn keep_certificate_fresh(tls: Arc<Tls>) -> std::io::Result<()> {
             Ok(false) if was_usable => {}
             Ok(false) => tracing::info!("the certificate in use can be read again"),
             Ok(true) => tracing::info!("the certificate was replaced"),
-            Err(error) => {
-                if told_fault.is_due(error.to_string(), is_asked_for, Instant::now()) {
-                    tracing::warn!(
-                        %error,
-                        "the certificate cannot be read: the last good one stays in use"
-                    );
-                }
-            }
+            Err(_) => {}
         }
-        if reloaded.is_ok() {
-            told_fault = ToldFault::default();
+        let fault = reloaded.as_ref().err().map(ToString::to_string);
+        if of_files.is_due(fault, is_asked_for, Instant::now())
+            && let Err(error) = &reloaded
+        {
+            tracing::warn!(%error, "the certificate cannot be read: the last good one stays in use");
         }
         let is_replaced = matches!(reloaded, Ok(true));
-        told_expiry.warn(&tls, is_replaced || is_asked_for);
+        warn_of_expiry(&tls, is_replaced || is_asked_for);
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_expiry_is_told_when_it_is_new_and_whenever_it_is_asked_for() {
-        let [first, second] = [1_000, 2_000].map(Timestamp::from_millis);
-        let mut told = ToldExpiry::default();
-        for (ended, is_asked_for, due) in [
-            (None, true, None),
-            (None, false, None),
-            // It expires while it is served.
-            (Some(first), false, Some(first)),
-            (Some(first), false, None),
-            (Some(first), true, Some(first)),
-            (Some(first), false, None),
-            // Another one takes its place, which has expired, too; and one that has not.
-            (Some(second), false, Some(second)),
-            (None, true, None),
-            (Some(second), false, Some(second)),
-        ] {
-            assert_eq!(told.due(ended, is_asked_for), due, "{ended:?}");
-        }
-    }
-
-    #[test]
-    fn a_fault_of_the_files_is_told_when_it_is_new_or_asked_for_and_once_an_hour() {
-        let start = Instant::now();
-        let mut told = ToldFault::default();
-        for (fault, is_asked_for, seconds, is_due) in [
-            ("missing", false, 0, true),
-            ("missing", false, 10, false),
-            ("empty", false, 20, true),
-            ("empty", true, 30, true),
-            ("empty", false, 40, false),
-            ("empty", false, 3_629, false),
-            ("empty", false, 3_630, true),
-            ("empty", false, 3_640, false),
-        ] {
-            let now = start + Duration::from_secs(seconds);
-            let is_told = told.is_due(fault.to_owned(), is_asked_for, now);
-            assert_eq!(is_told, is_due, "{fault} after {seconds} s");
-        }
-    }
 }

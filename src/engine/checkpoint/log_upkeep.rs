@@ -110,7 +110,7 @@ impl Shared {
             .checkpointer
             .reminder
             .lock()
-            .is_due(is_half, Instant::now())
+            .is_due(is_half.then_some(()), false, Instant::now())
         {
             tracing::warn!(
                 bytes = retained.needed_bytes,

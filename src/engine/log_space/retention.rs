@@ -2,15 +2,12 @@
 //! deliveries.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wal::{Keep, Retained};
 
 use crate::base::time::Timestamp;
 use crate::journal::counters::Marks;
-
-/// Interval between repetitions of a warning.
-const AGAIN: Duration = Duration::from_secs(3_600);
 
 /// Limits of what the log keeps of the records that snapshots cover. Ages count only the time that servers have run
 /// with the log.
@@ -130,36 +127,12 @@ impl NeededFrom {
     }
 }
 
-/// Decides when a warning is due: at once, and once an hour while its cause lasts.
-#[derive(Debug, Default)]
-pub(in crate::engine) struct Reminder(Option<Instant>);
-
-impl Reminder {
-    pub(in crate::engine) fn is_due(&mut self, lasts: bool, now: Instant) -> bool {
-        if !lasts {
-            self.0 = None;
-            return false;
-        }
-        let is_due = self
-            .0
-            .is_none_or(|told| now.saturating_duration_since(told) >= AGAIN);
-        if is_due {
-            self.0 = Some(now);
-        }
-        is_due
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_millis(seconds * 1_000)
-    }
-
-    fn seconds(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
     }
 
     /// Marks of ten positions each hundred seconds.
@@ -239,23 +212,5 @@ mod tests {
         needed.set(None);
         needed.set_for_publisher(8);
         assert_eq!(needed.get(), Some(8));
-    }
-
-    #[test]
-    fn a_reminder_is_due_at_once_each_hour_and_anew_after_its_cause_was_gone() {
-        let mut reminder = Reminder::default();
-        let begun = Instant::now();
-        for (after, lasts, expected) in [
-            (0, false, false),
-            (1, true, true),
-            (2, true, false),
-            (3_600, true, false),
-            (3_601, true, true),
-            (3_602, false, false),
-            (3_603, true, true),
-        ] {
-            let now = begun + seconds(after);
-            assert_eq!(reminder.is_due(lasts, now), expected, "{after}");
-        }
     }
 }

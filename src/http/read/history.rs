@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_is_good_for_its_history_and_its_reader_alone() {
+    fn a_cursor_is_good_for_its_history_its_reader_and_its_log_alone() {
         let read = |uri: &str, subject: &str| {
             HistoryQuery::read(&uri.parse().unwrap(), CursorOwner::named(subject))
         };
@@ -220,6 +220,12 @@ mod tests {
         ] {
             assert!(read(&uri, subject).is_err(), "{uri}");
         }
+        let restored = CursorOwner {
+            log_id: "its restored log",
+            ..CursorOwner::named("me")
+        };
+        let uri = format!("/things/1/history?cursor={cursor}");
+        assert!(HistoryQuery::read(&uri.parse().unwrap(), restored).is_err());
     }
 
     #[test]
